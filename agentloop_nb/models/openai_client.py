@@ -1,0 +1,33 @@
+"""How both OpenAI adapters make their SDK client. The SDK is imported when one is made."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from agentloop_nb.models.clients import uses_default_http
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+def make(api_key: str | None, base_url: str | None) -> AsyncOpenAI:
+    """A new client. No timeout of the SDK's: a silence is judged in one place (`silence.py`)."""
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, timeout=None)
+
+
+def again(client: AsyncOpenAI) -> AsyncOpenAI | None:
+    """A client like `client` with new connections, or None where it has its own HTTP client."""
+    from openai import DefaultAsyncHttpxClient
+
+    if not uses_default_http(client):
+        return None
+    return client.copy(http_client=DefaultAsyncHttpxClient())
+
+
+def secrets(client: AsyncOpenAI) -> list[str]:
+    """The keys that must not show in an error's text."""
+    held = (client.api_key, os.environ.get("OPENAI_API_KEY"))
+    return [key for key in held if key]

@@ -1,0 +1,140 @@
+"""From bytes to wire events, and the small things every decoder needs. Pure; nothing awaits.
+
+`EventStream` reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)
+whose data is JSON. It works on bytes and ends lines at CR and LF only: the line iterators of HTTP
+clients also break at U+2028 and U+0085, which may stand unescaped inside a JSON string.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentloop_nb.errors import ProviderError
+
+WireEvent = Mapping[str, Any]
+
+DONE: WireEvent = {"type": "[DONE]"}
+"""Stands for the line `data: [DONE]`, which ends a Chat Completions stream and is no JSON."""
+
+
+class EventStream:
+    """Bytes in, wire events out, in whatever pieces the bytes come."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._data: list[bytes] = []
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        """The events that are complete with this chunk.
+
+        Raises ProviderError (kind `protocol`) on data that is not JSON.
+        """
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        self._after_cr = chunk.endswith(b"\r") or (not chunk and self._after_cr)
+        lines = chunk.splitlines(keepends=True)
+        events: list[WireEvent] = []
+        for line in lines:
+            if not line.endswith((b"\n", b"\r")):
+                self._rest.append(line)
+                continue
+            whole = b"".join((*self._rest, line)).rstrip(b"\r\n")
+            self._rest.clear()
+            events.extend(self._line(whole))
+        return events
+
+    def close(self) -> list[WireEvent]:
+        """An event whose closing blank line never came, if its data is whole all the same."""
+        rest = b"".join(self._rest)
+        self._rest.clear()
+        if rest:
+            self._field(rest)
+        try:
+            return list(self._dispatch())
+        except ProviderError:
+            return []
+
+    def _line(self, line: bytes) -> Iterator[WireEvent]:
+        if line:
+            self._field(line)
+        else:
+            yield from self._dispatch()
+
+    def _field(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+
+    def _dispatch(self) -> Iterator[WireEvent]:
+        data, self._data = b"\n".join(self._data), []
+        if not data:
+            return
+        if data.startswith(b"[DONE]"):
+            yield DONE
+            return
+        try:
+            event = json.loads(data)
+        except ValueError:
+            seen = data[:120].decode("utf-8", "replace")
+            raise ProviderError(
+                f"The server sent an event that is not JSON: {seen!r}. Look at the server or the "
+                "proxy in between, and at the base URL.",
+                kind="protocol",
+            ) from None
+        if isinstance(event, dict):
+            yield event
+
+
+class Halves:
+    """Holds a high surrogate back until its other half comes.
+
+    Some servers cut a character outside the basic plane between two events, each with one
+    `\\uXXXX` escape; either half alone is text that cannot be encoded.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, str] = {}
+
+    def whole(self, block: int, text: str) -> str:
+        """`text` with the half held for this block before it, less a half at its end."""
+        if held := self._held.pop(block, ""):
+            text = held + text
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._held[block] = text[-1]
+            text = text[:-1]
+        return scrub_text(text)
+
+
+def scrub_text(text: str) -> str:
+    """`text` with split surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def text_in(mapping: object, key: str) -> str:
+    """The string at `key`, or "" where there is none (None and other types included)."""
+    value = mapping.get(key) if isinstance(mapping, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def count_in(mapping: object, key: str) -> int | None:
+    """The number at `key`, or None."""
+    value = mapping.get(key) if isinstance(mapping, Mapping) else None
+    return value if isinstance(value, int) else None
+
+
+def part_of(mapping: object, key: str) -> WireEvent:
+    """The object at `key`, or an empty one."""
+    value = mapping.get(key) if isinstance(mapping, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def compact(value: object) -> str:
+    """JSON text without spaces, keys in the order they came."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,171 @@
+"""Running one call. Whatever a tool does, its call ends with a result of its own id.
+
+A tool is run by a task of its own. A plain function runs on a daemon thread of ours (asyncio's
+default executor has too few, and waits for them at exit), in a copy of the caller's context; an
+async one runs on the loop. A thread cannot be ended: when its time is up it is left behind, what
+it still prints is dropped, and `ToolContext.cancelled` tells it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from agentloop_nb import sentences
+from agentloop_nb.messages import ToolResult
+from agentloop_nb.tools.arguments import Prepared
+from agentloop_nb.tools.capture import SINK, captured
+from agentloop_nb.tools.context import ToolContext, enter
+from agentloop_nb.tools.output import CallOutput, OnOutput
+from agentloop_nb.tools.results import Normalised, failure, limit, normalise
+from agentloop_nb.tools.tool import Tool
+
+T = TypeVar("T")
+
+LATE_S = 0.05
+"""A timer that fires later than this was held up, and with it what the tool waited for."""
+GRACE_S = 0.25
+"""Longest time given to what a held-up loop has to hand over before a timeout is ruled."""
+UNWIND_S = 0.1
+"""Longest wait for a cancelled async tool to run its `finally` blocks."""
+
+
+async def execute(
+    prepared: Prepared,
+    context: ToolContext[Any],
+    *,
+    timeout_s: float | None,
+    on_output: OnOutput,
+    max_chars: int | None = None,
+) -> ToolResult:
+    """Run a call and return its result, an error result included.
+
+    `timeout_s` (seconds, None for none) holds where the tool sets none of its own. A result longer
+    than `max_chars` is cut in the middle, with a word about how much is missing. `on_output`
+    gets what the tool prints and its progress, on this loop, before this returns. Raises nothing
+    of the tool's; a cancellation of the caller ends the wait at once and goes on.
+    """
+    tool, call = prepared.tool, prepared.call
+    limit_s = timeout_s if tool.timeout_s is None else tool.timeout_s
+    output = CallOutput(on_output)
+    live = context.reporting_to(output.progress)
+    variables = contextvars.copy_context()
+    variables.run(_enter, live, output)
+    arguments = dict(prepared.arguments)
+    if tool.parameters.context is not None:
+        arguments[tool.parameters.context] = live
+    job = asyncio.get_running_loop().create_task(_run(tool, arguments), context=variables)
+    try:
+        done = await _wait(job, limit_s)
+    except asyncio.CancelledError:
+        await _give_up(job, live, output)
+        raise
+    if not done:
+        stubborn = await _give_up(job, live, output) or not tool.is_async
+        text = sentences.timed_out(tool.name, limit_s or 0.0, still_running=stubborn)
+        return ToolResult(call.id, call.name, text, "timeout")
+    output.close()
+    made = _result_of(job)
+    content = limit(made.content, max_chars)
+    display = None if made.display is None else limit(made.display, max_chars)
+    return ToolResult(call.id, call.name, content, made.outcome, made.images, display)
+
+
+def _enter(context: ToolContext[Any], output: CallOutput) -> None:
+    enter(context)
+    SINK.set(output)
+
+
+async def _wait(job: asyncio.Task[Normalised], limit_s: float | None) -> bool:
+    """Whether the job ended in time. A timer that fires late rules only after a look at what
+    the loop, held up by a blocking cell, has to hand over."""
+    loop = asyncio.get_running_loop()
+    due = None if limit_s is None else loop.time() + limit_s
+    await asyncio.wait({job}, timeout=limit_s)
+    if not job.done() and due is not None and (late := loop.time() - due) > LATE_S:
+        await asyncio.wait({job}, timeout=min(late, GRACE_S))
+    return job.done()
+
+
+async def _give_up(
+    job: asyncio.Task[Normalised], context: ToolContext[Any], output: CallOutput
+) -> bool:
+    """Stop waiting for a job. True where it goes on all the same."""
+    context.cancel()
+    job.cancel()
+    _LEFT.add(job)
+    job.add_done_callback(_LEFT.discard)
+    try:
+        await asyncio.wait({job}, timeout=UNWIND_S)
+    finally:
+        output.close(given_up=True)
+    return not job.done()
+
+
+_LEFT: set[asyncio.Task[Normalised]] = set()
+"""Jobs given up but not yet over. The loop itself holds tasks only weakly."""
+
+
+def _result_of(job: asyncio.Task[Normalised]) -> Normalised:
+    if job.cancelled():
+        return failure(asyncio.CancelledError("the tool cancelled its own task"))
+    return job.result()
+
+
+async def _run(tool: Tool[..., object], arguments: dict[str, object]) -> Normalised:
+    """Call the tool where it belongs, and make what it returns or raises a result."""
+    try:
+        with captured():
+            return await _outcome(tool, arguments)
+    except BaseException as error:
+        return failure(error)
+
+
+async def _outcome(tool: Tool[..., object], arguments: dict[str, object]) -> Normalised:
+    if tool.is_async:
+        value = tool.function(**arguments)
+    else:
+        value = await _on_thread(tool.name, lambda: _call(tool, arguments))
+    if isinstance(value, Normalised):
+        return value
+    if inspect.isawaitable(value):
+        value = await value
+    if value is None or isinstance(value, str):
+        return normalise(value)
+    # The value's own methods are the user's code: a figure may take a second to draw.
+    return await _on_thread(tool.name, lambda: normalise(value))
+
+
+def _call(tool: Tool[..., object], arguments: dict[str, object]) -> Normalised | Awaitable[object]:
+    """On the thread: an awaitable goes back to the loop, anything else is a result here."""
+    try:
+        value = tool.function(**arguments)
+        return value if inspect.isawaitable(value) else normalise(value)
+    except BaseException as error:
+        return failure(error)
+
+
+async def _on_thread(name: str, work: Callable[[], T]) -> T:
+    """`work()`, which must not raise, on a daemon thread in a copy of this context."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    variables = contextvars.copy_context()
+
+    def deliver(value: T) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    def body() -> None:
+        with captured():  # also for a thread that its call has left behind
+            value = variables.run(work)
+        try:
+            loop.call_soon_threadsafe(deliver, value)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits for this any more
+
+    threading.Thread(target=body, name=f"tool {name}", daemon=True).start()
+    return await future

@@ -1,0 +1,89 @@
+"""The exit phase: every way a run ends leads here, and leaves a history any provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentloop_nb import sentences
+from agentloop_nb.errors import AgentLoopError
+from agentloop_nb.events import (
+    AnyEvent,
+    Done,
+    MessageEvent,
+    RoundEnd,
+    TextDelta,
+    ToolResultEvent,
+    Warning,
+)
+from agentloop_nb.exits import ExitReason, in_words
+from agentloop_nb.messages import Message, Outcome, StopReason, Text, ToolCall, Usage
+from agentloop_nb.transcript import RunState
+
+Emit = Callable[[AnyEvent], AnyEvent]
+
+_ENGINE_BLOCK = 1_000_000
+"""The block number of text that the engine writes: above any that a model uses."""
+
+_STOP_WORDS: dict[StopReason, str] = {
+    "max_tokens": "the reply was cut off at the model's token limit",
+    "pause_turn": "the provider paused the reply",
+    "refusal": "the model refused to answer",
+    "unknown": "the provider gave a reason that is not known here",
+}
+
+
+def answer_for(emit: Emit, call: ToolCall, text: str, outcome: Outcome, round: int) -> None:
+    """Answer a call that does not run."""
+    emit(
+        ToolResultEvent(
+            id=call.id,
+            name=call.name,
+            content=text,
+            is_error=True,
+            outcome=outcome,
+            round=round,
+        )
+    )
+
+
+def say_as_engine(emit: Emit, text: str, round: int) -> None:
+    """Append an assistant message that no model wrote, as the answer of the run."""
+    message = Message("assistant", (Text(text),), stop_reason="engine")
+    emit(TextDelta(text=text, round=round, block=_ENGINE_BLOCK))
+    emit(MessageEvent(message=message, round=round))
+
+
+def close(
+    emit: Emit, run: RunState, reason: ExitReason, *, usage: Usage, unseen: Sequence[str], last: str
+) -> None:
+    """The last events of a run. `usage` is the open round's, `unseen` what was said too late, and
+    `last` the stop reason of the last reply."""
+    round = max(run.round, 0)
+    for call in run.unanswered:
+        text = sentences.cancelled(call.name, started=call.id in run.running)
+        answer_for(emit, call, text, "cancelled", round)
+    if run.open_round:
+        stopped: StopReason = "cancelled" if reason is ExitReason.USER_CANCEL else "unknown"
+        emit(RoundEnd(usage=usage, stop_reason=stopped, round=round))
+        usage = run.usage + usage
+    else:
+        usage = run.usage
+    for text in unseen:
+        emit(Warning(message=f"The run ended before the model saw this: {text}", round=round))
+    words = in_words(reason, run.rounds, detail=_detail(reason, run, last))
+    emit(Done(exit_reason=reason.value, message=words, rounds=run.rounds, usage=usage, round=round))
+
+
+def explain(error: BaseException) -> str:
+    """What failed, for a person: our own words are enough, anything else is named by its type."""
+    if isinstance(error, AgentLoopError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _detail(reason: ExitReason, run: RunState, last: str) -> str:
+    if reason is ExitReason.FATAL_ERROR:
+        return run.error or ""
+    if reason is ExitReason.NO_TOOL_CALLS:
+        return next((words for stop, words in _STOP_WORDS.items() if stop == last), "")
+    return ""

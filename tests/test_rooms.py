@@ -98,7 +98,7 @@ def test_a_rule_that_is_broken_is_noticed(tmp_path: Path) -> None:
 def test_importing_loads_no_sdk_and_no_widget_library() -> None:
     code = (
         "import sys, agentloop_nb\n"
-        "heavy = {'anthropic', 'openai', 'anywidget', 'ipywidgets', 'IPython', 'zmq', 'traitlets'}\n"
+        "heavy = {'anthropic', 'openai', 'anywidget', 'ipywidgets', 'IPython', 'zmq'}\n"
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
     shown = subprocess.run(

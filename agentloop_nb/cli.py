@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 NOTEBOOK = "quickstart.ipynb"
 WORK_FOLDER = "agentloop-demo"
@@ -83,7 +84,8 @@ def lab_command(notebook: Path, *, port: int | None, browser: bool) -> list[str]
         "-m",
         "jupyterlab",
         f"--ServerApp.root_dir={notebook.parent}",
-        str(notebook),
+        # Not the file as an argument: the address that is printed would not lead to it.
+        f"--LabApp.default_url=/lab/tree/{quote(notebook.name)}",
     ]
     if port is not None:
         command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]

@@ -1,11 +1,13 @@
-"""The only file that knows ipykernel: which loop, hearing the page while a cell runs, interrupts.
+"""The only file that knows ipykernel: hearing the page while a cell runs, waiting, interrupts.
 
 While a cell blocks, and on most kernels while it awaits, the kernel handles no message of a widget.
-So the receive callback of the main shell's stream is wrapped while a run lives: messages of comms
-(and the two requests that a reloaded page waits for) are handled as they arrive, and everything
-else goes to the original callback, which keeps its order. A blocking cell reads by the stream's
-public `flush()`. What is private of ipykernel is reached in `_main_stream` and `_Ear` alone, for
-the versions named there; where it is not found, nothing is wrapped and `can_hear()` says so.
+So the receive callback of the main shell's ZMQStream is wrapped while a run lives: comm messages
+(and the two requests that a reloaded page waits for) are handled as they arrive, everything else
+goes to the original callback, which keeps its order. A blocking cell reads by the stream's public
+`flush()`. A message that comes over a subshell takes another way, which is left as it is.
+
+What is private of ipykernel is looked up in `_main_shell` alone, for the versions named there; if
+a part is missing nothing is wrapped and `can_hear()` says so.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import asyncio
 import concurrent.futures
 import inspect
 import logging
-import os
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from contextvars import Context, copy_context
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -32,9 +37,13 @@ AWAKE_S = 0.05
 _POLL_MS = 500
 """A blocking cell looks up so often even when neither message nor result has woken it."""
 
-_log = logging.getLogger(__name__)
-_HEARD = frozenset({"comm_open", "comm_msg", "comm_close"})
-_ANSWERED = frozenset({"kernel_info_request", "comm_info_request"})
+_AT_ONCE = 16
+"""Messages that a blocking cell handles before it looks at its result and at interrupts again."""
+
+_HEARD = frozenset(
+    {"comm_open", "comm_msg", "comm_close", "kernel_info_request", "comm_info_request"}
+)
+_PARTS = ("session", "shell_handlers", "get_parent", "set_parent", "_parent_ident")
 
 
 def in_kernel() -> bool:
@@ -44,106 +53,154 @@ def in_kernel() -> bool:
 
 def can_hear() -> bool:
     """Whether pages can be heard while a cell blocks, on this version of ipykernel."""
-    kernel = _kernel()
-    return kernel is not None and _main_stream(kernel) is not None
+    return _main_shell() is not None
 
 
 def _kernel() -> Any:
     return getattr(get_ipython(), "kernel", None)
 
 
-def _main_stream(kernel: Any) -> Any:
-    """The stream on which the main shell's messages reach the main thread, None if not found.
+@dataclass(frozen=True, slots=True)
+class _MainShell:
+    """The parts of ipykernel that hearing needs: the stream on which the main shell's messages
+    reach the main thread, where replies to them go, and the lock that a running cell holds."""
 
-    ipykernel 7.0 to 7.4: the receiving end of the pair that the shell-channel thread forwards to.
-    ipykernel 6: the shell stream itself.
-    """
+    kernel: Any
+    stream: Any
+    replies: Any
+    lock: asyncio.Lock | None
+
+    def cell_runs(self) -> bool:
+        """Whether a cell runs; where the version has no lock to tell by, yes."""
+        return self.lock is None or self.lock.locked()
+
+
+def _main_shell() -> _MainShell | None:
+    """ipykernel 7.0 to 7.4: a thread of its own reads the shell's socket and forwards to the main
+    thread by a pair of sockets. ipykernel 6: the main thread reads the shell's stream itself."""
+    kernel = _kernel()
+    if kernel is None or not all(hasattr(kernel, part) for part in _PARTS):
+        return None
     thread = getattr(kernel, "shell_channel_thread", None)
-    if thread is None:
-        stream = getattr(kernel, "shell_stream", None)
-    else:
-        find = getattr(getattr(thread, "manager", None), "get_shell_channel_to_subshell_pair", None)
-        stream = getattr(find(None), "to_stream", None) if find is not None else None
-    return stream if callable(getattr(stream, "_recv_callback", None)) else None
+    try:
+        if thread is None:
+            stream = replies = kernel.shell_stream
+        else:
+            stream = thread.manager.get_shell_channel_to_subshell_pair(None).to_stream
+            replies = thread.manager.get_subshell_to_shell_channel_socket(None)
+    except AttributeError:
+        return None
+    if not callable(getattr(stream, "_recv_callback", None)):
+        return None
+    return _MainShell(kernel, stream, replies, getattr(kernel, "_main_asyncio_lock", None))
 
 
 # -- hearing
 
 
 class _Ear:
-    """The wrapped callback of one stream. `users` counts who needs it; with none it only passes
-    on, and it takes itself off where nobody has wrapped it in turn."""
+    """A wrapper around the receive callback of the main shell's stream; one life long, worn once.
 
-    def __init__(self, kernel: Any, stream: Any) -> None:
+    It never forgets the callback that it wraps: a message may be on its way through it on the main
+    thread while another thread takes it off.
+    """
+
+    def __init__(self, shell: _MainShell) -> None:
         self.users = 0
-        self._kernel = kernel
-        self._stream = stream
-        self._original: Callable[[Any], Any] | None = None
-
-    def put_on(self) -> None:
-        if self._original is None:
-            self._original = self._stream._recv_callback
-            self._stream._recv_callback = self._receive
+        self.handling = False
+        self._shell = shell
+        self._original: Callable[[Any], Any] = shell.stream._recv_callback
+        # Set as it is and not by `on_recv`, which touches the socket: any thread may come here.
+        shell.stream._recv_callback = self._receive
 
     def take_off(self) -> None:
-        if self._stream._recv_callback == self._receive:
-            self._stream._recv_callback = self._original
-            self._original = None
+        """Restore the callback; where somebody has wrapped this one in turn, just pass on."""
+        if self._shell.stream._recv_callback == self._receive:
+            self._shell.stream._recv_callback = self._original
 
     def _receive(self, frames: Any) -> Any:
-        if self.users and self._hear(frames):
-            return None
-        return self._original(frames) if self._original is not None else None
+        if not self.users or self._kind(frames) not in _HEARD:
+            return self._original(frames)
+        try:
+            return self._hear(frames)
+        except KeyboardInterrupt:
+            # In a loop nested in a plain cell (nest_asyncio). The stream, cut short, does not get
+            # to look for what else has arrived, and the socket says so only once.
+            stream = self._shell.stream
+            stream.io_loop.add_callback(stream.flush, zmq.POLLIN)
+            raise
 
-    def _hear(self, frames: Any) -> bool:
-        """Handle a message if it is one of ours to handle; whether it was."""
-        session = self._kernel.session
+    def _kind(self, frames: Any) -> str:
+        """The message's type, "" where these frames are none, such as the one-frame notes that
+        ipykernel 7.4 sends to itself. Peeking does not count as the message's one delivery."""
+        session = self._shell.kernel.session
         try:
             _, peeked = session.feed_identities(frames, copy=False)
-            kind = session.deserialize(peeked, content=False, copy=False)["header"]["msg_type"]
-        except Exception:  # not a message (7.4 sends itself one-frame notes): the kernel's business
-            return False
-        if kind not in _HEARD and not (kind in _ANSWERED and self._cell_runs()):
-            return False
-        try:
-            idents, frames = session.feed_identities(frames, copy=False)
-            message = session.deserialize(frames, content=True, copy=False)
+            header = session.deserialize(peeked, content=False, copy=False)["header"]
+            return str(header["msg_type"])
         except Exception:
-            _log.warning("A message of the page could not be read.", exc_info=True)
-            return True
-        self._handle(kind, idents, message)
-        return True
+            return ""
 
-    def _cell_runs(self) -> bool:
-        lock = getattr(self._kernel, "_main_asyncio_lock", None)
-        return lock.locked() if lock is not None else True
+    def _hear(self, frames: Any) -> None:
+        kernel = self._shell.kernel
+        try:
+            identities, rest = kernel.session.feed_identities(frames, copy=False)
+            message = kernel.session.deserialize(rest, content=True, copy=False)
+        except Exception:
+            kernel.log.error("A message on the shell channel cannot be read.", exc_info=True)
+            return
+        with _parent_restored(kernel) as cell:
+            # In a context of its own, so that the running cell's variables keep the cell's parent.
+            copy_context().run(self._handle, identities, message)
+        if self._shell.cell_runs():
+            # The page's indicator shows the last status it was sent: the cell is still at work.
+            kernel._publish_status("busy", "shell", parent=cell)
 
-    def _handle(self, kind: str, idents: Any, message: Any) -> None:
-        """As the kernel would, with busy and idle around it, and the cell's parent put back."""
-        kernel = self._kernel
-        parent, parent_ident = kernel.get_parent("shell"), _parent_ident(kernel)
-        kernel.set_parent(idents, message, channel="shell")
+    def _handle(self, identities: Any, message: Any) -> None:
+        """As the kernel does it, between a busy and an idle of the message's own."""
+        kernel = self._shell.kernel
+        kernel.set_parent(identities, message, channel="shell")
         kernel._publish_status("busy", "shell", parent=message)
+        handler = kernel.shell_handlers[message["header"]["msg_type"]]
+        self.handling = True
         try:
-            _finish(kernel.shell_handlers[kind](self._reply_stream(), idents, message))
+            with _ended_by_interrupt(kernel.log):
+                _finish(handler(self._shell.replies, identities, message))
         except Exception:
-            _log.exception("A handler of a widget's message raised.")
+            kernel.log.error("Exception in message handler:", exc_info=True)
         finally:
+            self.handling = False
+            _flush_output(self._shell.replies)
             kernel._publish_status("idle", "shell", parent=message)
-            kernel.set_parent(parent_ident, parent, channel="shell")
-
-    def _reply_stream(self) -> Any:
-        """Where replies to the main shell's requests are sent."""
-        thread = getattr(self._kernel, "shell_channel_thread", None)
-        if thread is None:
-            return self._kernel.shell_stream
-        return thread.manager.get_subshell_to_shell_channel_socket(None)
 
 
-def _parent_ident(kernel: Any) -> Any:
-    with suppress(LookupError):
-        return kernel._parent_ident["shell"]
-    return b""
+@contextmanager
+def _parent_restored(kernel: Any) -> Iterator[Any]:
+    """Yields the message that the kernel is at work on, and makes it that again: output of threads
+    goes where this points. It is asked for in an empty context: the current one may be the loop's
+    own, which saw the first message of all."""
+    outside = Context()
+    parent = outside.run(kernel.get_parent, "shell")
+    identities = outside.run(lambda: kernel._parent_ident["shell"])
+    try:
+        yield parent
+    finally:
+        outside.run(kernel.set_parent, identities, parent, channel="shell")
+
+
+@contextmanager
+def _ended_by_interrupt(log: logging.Logger) -> Iterator[None]:
+    """Where no cell runs, the kernel ignores interrupts, but for a handler at work: it ends."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        log.error("A message handler was interrupted.")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _finish(result: Any) -> None:
@@ -158,130 +215,181 @@ def _finish(result: Any) -> None:
     raise RuntimeError("This kernel's request handler waits; it cannot be answered in a cell.")
 
 
+def _flush_output(replies: Any) -> None:
+    """What the handler printed and replied goes out before its idle does. In a blocking cell nobody
+    else would send what a stream (ipykernel 6) has queued."""
+    for output in (sys.stdout, sys.stderr):
+        if output is not None:
+            output.flush()
+    if hasattr(replies, "flush"):
+        replies.flush(zmq.POLLOUT)
+
+
 _ear: _Ear | None = None
 _ear_lock = threading.Lock()
 
 
 @contextmanager
 def hear_comms() -> Iterator[None]:
-    """While inside, comms are heard also while a cell awaits or blocks. May be entered several
-    times at once and left in any order, on any thread; the last one out restores the kernel."""
-    global _ear
-    kernel = _kernel()
-    stream = _main_stream(kernel) if kernel is not None else None
-    if stream is None:
+    """While inside, messages of comms are heard also while a cell awaits or blocks.
+
+    May be entered several times at once and left in any order, on any thread; the last one out
+    restores the kernel. Does nothing where `can_hear()` is false.
+    """
+    shell = _main_shell()
+    if shell is None:
         yield
         return
-    with _ear_lock:
-        if _ear is None:
-            _ear = _Ear(kernel, stream)
-        ear = _ear
-        ear.users += 1
-        ear.put_on()
+    _enter(shell)
     try:
         yield
     finally:
-        with _ear_lock:
-            ear.users -= 1
-            if not ear.users:
-                ear.take_off()
+        _leave()
 
 
-# -- waiting
+def _enter(shell: _MainShell) -> None:
+    global _ear
+    with _ear_lock:
+        if _ear is None:
+            _ear = _Ear(shell)
+        _ear.users += 1
+
+
+def _leave() -> None:
+    global _ear
+    with _ear_lock:
+        if _ear is None:
+            raise AssertionError("Hearing ended more often than it began.")
+        _ear.users -= 1
+        if not _ear.users:
+            _ear.take_off()
+            _ear = None
+
+
+# -- waiting in a blocking cell
+
+
+class _Bell:
+    """Wakes a poll, from any thread and from a signal handler. Rung after its end it does nothing:
+    a future keeps its callbacks for good."""
+
+    def __init__(self) -> None:
+        self.hearing, self._ringing = socket.socketpair()
+        self._ringing.setblocking(False)
+
+    def ring(self) -> None:
+        with suppress(OSError):
+            self._ringing.send(b".")
+
+    def close(self) -> None:
+        self.hearing.close()
+        self._ringing.close()
 
 
 def block(future: concurrent.futures.Future[Any]) -> None:
     """Wait for a future in a blocking cell, on the main thread, reading the main shell meanwhile.
 
-    Returns within milliseconds of its end. Raises KeyboardInterrupt at once on an interrupt.
+    Returns within milliseconds of its end. Raises KeyboardInterrupt at once on an interrupt, also
+    in a cell that awaited something before. Messages are heard inside `hear_comms()`; without it,
+    and where `can_hear()` is false, this only waits. On another thread there are no interrupts.
     """
-    kernel = _kernel()
-    stream = _main_stream(kernel) if kernel is not None else None
-    if stream is None or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         concurrent.futures.wait({future})
         return
-    wake_read, wake_write = os.pipe()
-    future.add_done_callback(lambda _: os.write(wake_write, b"."))
+    with closing(_Bell()) as bell, _held_interrupts(bell.ring) as interrupted:
+        future.add_done_callback(lambda _: bell.ring())
+        _read_until(lambda: future.done() or interrupted(), bell)
+    if interrupted():
+        raise KeyboardInterrupt
+
+
+def _read_until(over: Callable[[], bool], bell: _Bell) -> None:
+    """Handle what arrives on the main shell, until `over()` after a ring of the bell."""
+    shell = _main_shell()
     poller = zmq.Poller()
-    poller.register(stream.socket, zmq.POLLIN)
-    poller.register(wake_read, zmq.POLLIN)
+    poller.register(bell.hearing, zmq.POLLIN)
+    if shell is None:
+        while not over():
+            poller.poll(_POLL_MS)
+        return
+    poller.register(shell.stream.socket, zmq.POLLIN)
     try:
-        while not future.done():
-            stream.flush(zmq.POLLIN)
+        while not over():
+            shell.stream.flush(zmq.POLLIN, _AT_ONCE)
             poller.poll(_POLL_MS)
     finally:
-        # Also where we were interrupted: what the poll has seen and nobody read would otherwise
-        # wait, unnoticed by the loop, for the next message to come.
-        stream.flush(zmq.POLLIN)
-        _close_when_done(future, wake_read, wake_write)
+        # What the poll has seen and nobody has read would wait, unnoticed by the kernel's loop, for
+        # the next message to come: a flush ends by telling the loop of what is left.
+        shell.stream.flush(zmq.POLLIN, _AT_ONCE)
 
 
-def _close_when_done(future: concurrent.futures.Future[Any], *descriptors: int) -> None:
-    """Not before: the future's callback may still write."""
+@contextmanager
+def _held_interrupts(ring: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Yields whether an interrupt came. It is raised at once only in a message's handler: raised
+    between the reading of a message and its handling it would lose that message, maybe a cell.
 
-    def close(_: Any) -> None:
-        for descriptor in descriptors:
-            os.close(descriptor)
+    The handler in force is not called. In a cell with an `await` it would only schedule the cell's
+    cancellation on the loop that this cell blocks.
+    """
+    came = False
 
-    future.add_done_callback(close)
+    def hold(_number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        if _ear is not None and _ear.handling:
+            raise KeyboardInterrupt
+        ring()
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# -- waiting in a cell that awaits
 
 
 @contextmanager
 def awake() -> Iterator[None]:
     """While a cell awaits, keep the running loop turning, so that an interrupt is noticed."""
-    turning = asyncio.create_task(_turn())
+    loop = asyncio.get_running_loop()
+    over = False
+
+    def turn() -> None:
+        if not over:
+            loop.call_later(AWAKE_S, turn)
+
+    turn()
     try:
         yield
     finally:
-        turning.cancel()
-
-
-async def _turn() -> None:
-    while True:
-        await asyncio.sleep(AWAKE_S)
-
-
-# -- interrupts
-
-
-class _Notes:
-    """Counts the interrupts that reach this process while a cell waits, and passes each on."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.users = 0
-        self._before: Any = None
-
-    def install(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._note)
-
-    def restore(self) -> None:
-        if signal.getsignal(signal.SIGINT) == self._note:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if callable(self._before):
-            self._before(number, frame)
-
-
-_notes = _Notes()
+        over = True
 
 
 @contextmanager
 def noting_interrupts() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether the notebook has interrupted since. On the main thread;
-    elsewhere no signal arrives, and the answer is no."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    if not _notes.users:
-        _notes.install()
-    _notes.users += 1
-    before = _notes.count
+    """Yields a function that says whether the notebook has interrupted since.
+
+    ipykernel turns an interrupt of an awaiting cell into a cancellation of the cell's task; this
+    tells it from any other cancellation. For the cell alone: where no cell runs, the kernel ignores
+    interrupts, and on other threads none arrive, so the answer is no.
+    """
+    came = False
+    before: Any = None
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        before(number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        before = signal.getsignal(signal.SIGINT)
+    if callable(before):
+        signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: _notes.count > before
+        yield lambda: came
     finally:
-        _notes.users -= 1
-        if not _notes.users:
-            _notes.restore()
+        # Not where another one lies on top by now; the kernel restores its own at the cell's end.
+        if callable(before) and signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)

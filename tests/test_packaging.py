@@ -163,7 +163,8 @@ def test_the_demo_opens_this_environments_jupyterlab_on_the_copy(tmp_path: Path)
     command = cli.lab_command(notebook, port=8123, browser=False)
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert f"--ServerApp.root_dir={tmp_path}" in command
-    assert {"--no-browser", "--ServerApp.port=8123", str(notebook)} <= set(command)
+    address = f"--LabApp.default_url=/lab/tree/{cli.NOTEBOOK}"
+    assert {"--no-browser", "--ServerApp.port=8123", address} <= set(command)
     assert "--no-browser" not in cli.lab_command(notebook, port=None, browser=True)
 
 

@@ -1,0 +1,264 @@
+// The page's end of the wire, and the only file that sees the widget's model.
+//
+// The way loses and reorders messages. So a batch is applied only where it continues what is there,
+// a gap or a silence makes the page say hello with what it has, and a command is sent again and
+// again under one id until the kernel replies.
+import type { PageEvent } from "./events";
+import { type Command, type FromKernel, PROTOCOL, read } from "./protocol";
+
+export const BEAT_MS = 250;
+export const HELLO_PAUSE_MS = 500; // at most one hello in this time
+export const HELLO_AGAIN_MS = 2500; // until an unanswered hello is said again
+export const LOST_HELLO_MS = 5000; // and again, once the kernel counts as lost
+export const SILENCE_MS = 3000;
+export const LOST_AFTER = 2; // unanswered hellos
+export const RESEND_MS = 1000;
+export const GIVE_UP_MS = 30_000;
+
+// What of an anywidget model is used here.
+export interface Model {
+  get(name: string): unknown;
+  send(content: unknown): void;
+  on(name: string, callback: (content: unknown) => void): void;
+  off(name: string, callback: (content: unknown) => void): void;
+}
+
+// "newer": the kernel speaks a later protocol than this script.
+export type Connection = "connecting" | "live" | "lost" | "newer";
+
+// Who hears of it: the store.
+export interface Listener {
+  reset(): void;
+  apply(events: readonly PageEvent[], now: number): void;
+  tick(now: number): void;
+  connected(connection: Connection): void;
+  replied(id: string, ok: boolean, why: string): void;
+  // Whether something is still to come: a run is going on.
+  live(): boolean;
+}
+
+interface Pending {
+  command: Command & { id: string; client: string };
+  first: number;
+  sent: number;
+}
+
+export class Channel {
+  readonly #model: Model;
+  readonly #listener: Listener;
+  readonly #client = randomName();
+  readonly #pending = new Map<string, Pending>();
+  #connection: Connection = "connecting";
+  #epoch: string | null = null;
+  #have = -1;
+  #last = -1; // the newest position known to be in the kernel
+  #heard = 0; // when the kernel last said anything
+  #grew = 0; // when the last batch was applied
+  #helloAt = Number.NEGATIVE_INFINITY;
+  #helloWanted = false;
+  #unanswered = 0;
+  #commands = 0;
+  #beat: ReturnType<typeof setInterval> | undefined;
+
+  constructor(model: Model, listener: Listener) {
+    this.#model = model;
+    this.#listener = listener;
+  }
+
+  open(): void {
+    this.#model.on("msg:custom", this.#receive);
+    this.#heard = this.#grew = performance.now();
+    this.#beat = setInterval(this.#onBeat, BEAT_MS);
+    this.#hello();
+  }
+
+  close(): void {
+    clearInterval(this.#beat);
+    this.#model.off("msg:custom", this.#receive);
+  }
+
+  // Sends a command until it is replied to; returns the id that `replied` will name.
+  command(command: Command): string {
+    this.#commands += 1;
+    const id = `m${this.#commands}`;
+    const now = performance.now();
+    const pending = { command: { ...command, id, client: this.#client }, first: now, sent: now };
+    this.#pending.set(id, pending);
+    this.#send(pending.command);
+    return id;
+  }
+
+  readonly #receive = (content: unknown): void => {
+    const message = read(content);
+    if (message === null) {
+      return;
+    }
+    switch (message.type) {
+      case "welcome":
+        this.#onWelcome(message);
+        break;
+      case "batch":
+        this.#onBatch(message);
+        break;
+      case "tick":
+        this.#onTick(message);
+        break;
+      case "reply":
+        this.#onReply(message);
+        break;
+    }
+  };
+
+  #onWelcome(message: FromKernel & { type: "welcome" }): void {
+    if (message.to !== this.#client) {
+      return;
+    }
+    if (message.v !== PROTOCOL) {
+      this.#become("newer");
+      return;
+    }
+    if (message.epoch !== this.#epoch) {
+      this.#begin(message.epoch);
+    }
+    this.#last = message.last;
+    this.#alive();
+  }
+
+  // Another kernel: what was held of the one before is void, and so is what it was asked to do.
+  #begin(epoch: string): void {
+    const first = this.#epoch === null;
+    this.#epoch = epoch;
+    this.#have = -1;
+    this.#listener.reset();
+    for (const id of first ? [] : this.#pending.keys()) {
+      this.#settle(id, false, "The kernel was restarted before it heard this.");
+    }
+  }
+
+  #onBatch(message: FromKernel & { type: "batch" }): void {
+    if (message.client !== this.#client || this.#connection === "newer") {
+      return;
+    }
+    if (message.epoch !== this.#epoch) {
+      this.#hello();
+      return;
+    }
+    this.#alive();
+    if (message.from === this.#have + 1 && message.to >= message.from) {
+      this.#have = message.to;
+      this.#last = Math.max(this.#last, message.to);
+      this.#grew = performance.now();
+      this.#listener.apply(message.events, message.now);
+    } else if (message.to > this.#have) {
+      this.#hello(); // something before it is missing; or it overlaps, and merged events do not split
+      return;
+    }
+    this.#send({ type: "ack", client: this.#client, seq: this.#have });
+  }
+
+  #onTick(message: FromKernel & { type: "tick" }): void {
+    if (this.#connection === "newer") {
+      return;
+    }
+    if (message.epoch !== this.#epoch) {
+      this.#hello();
+      return;
+    }
+    this.#alive();
+    this.#last = Math.max(this.#last, message.last);
+    this.#listener.tick(message.now);
+  }
+
+  #onReply(message: FromKernel & { type: "reply" }): void {
+    if (message.to === this.#client && this.#pending.has(message.id)) {
+      this.#alive();
+      this.#settle(message.id, message.ok, message.why);
+    }
+  }
+
+  #settle(id: string, ok: boolean, why: string): void {
+    this.#pending.delete(id);
+    this.#listener.replied(id, ok, why);
+  }
+
+  readonly #onBeat = (): void => {
+    const now = performance.now();
+    this.#resend(now);
+    if (this.#connection === "newer") {
+      return;
+    }
+    if (this.#unanswered >= LOST_AFTER && now - this.#helloAt >= HELLO_AGAIN_MS) {
+      this.#become("lost");
+    }
+    if (this.#helloWanted || this.#missing(now)) {
+      this.#hello();
+    }
+  };
+
+  // Whether something should have come by now.
+  #missing(now: number): boolean {
+    const pause = this.#connection === "lost" ? LOST_HELLO_MS : HELLO_AGAIN_MS;
+    if (now - this.#helloAt < pause) {
+      return false;
+    }
+    const silent = now - this.#heard >= SILENCE_MS;
+    const behind = this.#last > this.#have && now - this.#grew >= SILENCE_MS;
+    return this.#epoch === null || behind || (silent && this.#listener.live());
+  }
+
+  #hello(): void {
+    const now = performance.now();
+    this.#helloWanted = now - this.#helloAt < HELLO_PAUSE_MS;
+    if (this.#helloWanted) {
+      return; // the beat will say it
+    }
+    this.#helloAt = now;
+    this.#unanswered += 1;
+    this.#send({
+      type: "hello",
+      v: PROTOCOL,
+      client: this.#client,
+      epoch: this.#epoch,
+      have: this.#have,
+    });
+  }
+
+  // A kernel that is gone can make sending raise. That is one more lost message: the beat repeats it.
+  #send(content: unknown): void {
+    try {
+      this.#model.send(content);
+    } catch (error) {
+      console.debug("agentloop_nb: a message could not be sent", error);
+    }
+  }
+
+  #alive(): void {
+    this.#heard = performance.now();
+    this.#unanswered = 0;
+    this.#become("live");
+  }
+
+  #become(connection: Connection): void {
+    if (connection !== this.#connection) {
+      this.#connection = connection;
+      this.#listener.connected(connection);
+    }
+  }
+
+  #resend(now: number): void {
+    for (const [id, pending] of this.#pending) {
+      if (now - pending.first >= GIVE_UP_MS) {
+        this.#settle(id, false, `The kernel did not answer in ${GIVE_UP_MS / 1000} seconds.`);
+      } else if (now - pending.sent >= RESEND_MS) {
+        pending.sent = now;
+        this.#send(pending.command);
+      }
+    }
+  }
+}
+
+// Names this page among those that show the widget. `crypto.randomUUID` is missing on plain http.
+function randomName(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,181 @@
+// One per widget model, however many views it has: the state, the run's clock, what a person asked
+// for and what became of it. Views hear of changes at most once an animation frame.
+import { Channel, type Connection, type Listener, type Model } from "./channel";
+import type { PageEvent } from "./events";
+import type { DecisionSent } from "./protocol";
+import { foldAll, initial } from "./reduce";
+import type { State, Turn } from "./state";
+
+// What became of a command: `sent` until the kernel replies, then `taken` or `failed`.
+export interface Sent {
+  readonly status: "sent" | "taken" | "failed";
+  readonly why: string;
+  readonly text: string;
+}
+
+// All that a view draws from. A part that did not change is the same object as before.
+export interface Shown {
+  readonly state: State;
+  readonly connection: Connection;
+  readonly commands: Readonly<Record<string, Sent>>;
+}
+
+export const STOP = "stop";
+export const SAY = "say";
+export const answerKey = (runId: string, callId: string): string => `${runId} ${callId}`;
+
+export class Store implements Listener {
+  readonly #channel: Channel;
+  readonly #model: Model;
+  readonly #views = new Set<() => void>();
+  readonly #ids = new Map<string, string[]>(); // command id → its keys
+  #shown: Shown = { state: initial(), connection: "connecting", commands: {} };
+  #clock: { now: number; at: number } | null = null; // run's seconds, and when they came in ms
+  #frozen: number | null = null;
+  #frame: number | null = null;
+
+  constructor(model: Model) {
+    this.#model = model;
+    this.#channel = new Channel(model, this);
+  }
+
+  open(): void {
+    this.#channel.open();
+  }
+
+  close(): void {
+    this.#channel.close();
+    this.#views.clear();
+    if (this.#frame !== null) {
+      cancelAnimationFrame(this.#frame);
+    }
+  }
+
+  // -- for views
+
+  get shown(): Shown {
+    return this.#shown;
+  }
+
+  // Calls back at most once a frame, before it is painted; returns what ends it.
+  subscribe(view: () => void): () => void {
+    this.#views.add(view);
+    return () => this.#views.delete(view);
+  }
+
+  // Seconds since the run began, as the kernel counts them; it stands still while no kernel answers.
+  now(): number {
+    if (this.#frozen !== null) {
+      return this.#frozen;
+    }
+    const clock = this.#clock;
+    return clock === null ? 0 : clock.now + (performance.now() - clock.at) / 1000;
+  }
+
+  get sessionId(): string {
+    return this.#shown.state.session_id || text(this.#model.get("session_id"));
+  }
+
+  // Whether the widget was saved after its run had ended.
+  get savedEnded(): boolean {
+    return this.#model.get("ended") === true;
+  }
+
+  // -- what a person does
+
+  // Decides calls of a question. A call that was decided here already is not decided again.
+  answer(runId: string, question: string, decisions: readonly DecisionSent[]): void {
+    const open = decisions.filter((d) => this.#free(answerKey(runId, d.call_id)));
+    if (open.length > 0) {
+      const keys = open.map((d) => answerKey(runId, d.call_id));
+      this.#command({ type: "answer", run_id: runId, question, decisions: open }, keys, "");
+    }
+  }
+
+  stop(): void {
+    if (this.#free(STOP)) {
+      this.#command({ type: "stop" }, [STOP], "");
+    }
+  }
+
+  say(words: string): void {
+    if (words.trim() !== "" && this.#shown.commands[SAY]?.status !== "sent") {
+      this.#command({ type: "say", text: words }, [SAY], words);
+    }
+  }
+
+  #free(key: string): boolean {
+    const sent = this.#shown.commands[key];
+    return sent === undefined || sent.status === "failed";
+  }
+
+  #command(command: Parameters<Channel["command"]>[0], keys: string[], words: string): void {
+    this.#mark(keys, { status: "sent", why: "", text: words });
+    this.#ids.set(this.#channel.command(command), keys);
+  }
+
+  #mark(keys: readonly string[], sent: Sent): void {
+    const marked = Object.fromEntries(keys.map((key) => [key, sent]));
+    this.#show({ commands: { ...this.#shown.commands, ...marked } });
+  }
+
+  // -- from the channel
+
+  reset(): void {
+    this.#clock = null;
+    const said = this.#shown.commands[SAY]; // a person's words are not lost with the kernel
+    this.#show({ state: initial(), commands: said === undefined ? {} : { [SAY]: said } });
+  }
+
+  apply(events: readonly PageEvent[], now: number): void {
+    this.#sync(now);
+    const before = this.#shown;
+    const state = foldAll(before.state, events);
+    // A new turn begins with clean controls; what was said needs no word once it stands in the view.
+    const fresh = state.turns.length !== before.state.turns.length;
+    const seen = events.some((event) => event.type === "say");
+    const { [SAY]: said, ...others } = before.commands;
+    const kept = fresh ? {} : seen && said?.status === "taken" ? others : before.commands;
+    this.#show({ state, commands: kept });
+  }
+
+  tick(now: number): void {
+    this.#sync(now);
+  }
+
+  connected(connection: Connection): void {
+    this.#frozen = connection === "live" ? null : this.now();
+    this.#show({ connection });
+  }
+
+  replied(id: string, ok: boolean, why: string): void {
+    const keys = this.#ids.get(id) ?? [];
+    this.#ids.delete(id);
+    const known = keys.filter((key) => this.#shown.commands[key] !== undefined);
+    const words = this.#shown.commands[known[0] ?? ""]?.text ?? "";
+    this.#mark(known, { status: ok ? "taken" : "failed", why, text: words });
+  }
+
+  live(): boolean {
+    const turn = lastTurn(this.#shown.state);
+    return turn !== undefined && turn.exit_reason === null;
+  }
+
+  #sync(now: number): void {
+    this.#clock = { now, at: performance.now() };
+  }
+
+  #show(change: Partial<Shown>): void {
+    this.#shown = { ...this.#shown, ...change };
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = null;
+      for (const view of [...this.#views]) {
+        view();
+      }
+    });
+  }
+}
+
+export const lastTurn = (state: State): Turn | undefined => state.turns.at(-1);
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -1,0 +1,67 @@
+// One turn: what was asked for, its rounds, and how it ended.
+import type { Turn } from "../state";
+import type { Sent, Store } from "../store";
+import { pure } from "./pure";
+import { asksAbout, RoundView, Said } from "./round";
+import { clock, count, endTone, roundWord } from "./words";
+
+// A turn longer than this folds all but its last rounds.
+const LONG = 12;
+const LEFT_OPEN = 6;
+
+interface Props {
+  readonly store: Store;
+  readonly turn: Turn;
+  readonly index: number;
+  readonly commands: Readonly<Record<string, Sent>>;
+  readonly connected: boolean;
+}
+
+export const TurnView = pure(({ store, turn, index, commands, connected }: Props) => {
+  const { rounds, question } = turn;
+  const folded = rounds.length > LONG ? rounds.length - LEFT_OPEN : 0;
+  return (
+    <section class="al-turn" data-turn={index}>
+      <Said text={turn.prompt} part="prompt" />
+      {rounds.map((round, place) => {
+        const { word, tone } = roundWord(round, turn);
+        const asked = question !== null && asksAbout(question, round) ? question : null;
+        return (
+          <RoundView
+            key={round.round}
+            store={store}
+            runId={turn.run_id}
+            round={round}
+            question={asked}
+            commands={commands}
+            connected={connected}
+            fold={place < folded && asked === null}
+            word={word}
+            tone={tone}
+          />
+        );
+      })}
+      {turn.exit_reason !== null && <End turn={turn} />}
+    </section>
+  );
+});
+
+function End({ turn }: { turn: Turn }) {
+  const { input_tokens, output_tokens } = turn.usage;
+  const facts = [
+    clock(turn.elapsed ?? 0),
+    `${count(input_tokens)} in`,
+    `${count(output_tokens)} out`,
+    ...(turn.snapshot === null ? [] : [`saved in ${turn.snapshot}`]),
+  ];
+  return (
+    <div
+      class="al-end"
+      data-part="end"
+      data-reason={turn.exit_reason}
+      data-tone={endTone(turn.exit_reason ?? "")}
+    >
+      <strong>{turn.message}</strong> <span class="al-quiet">{facts.join(" \u00b7 ")}</span>
+    </div>
+  );
+}

@@ -2,6 +2,7 @@
 // for and what became of it. Views hear of changes at most once an animation frame.
 import { Channel, type Connection, type Listener, type Model } from "./channel";
 import type { PageEvent } from "./events";
+import { Pace } from "./pace";
 import type { DecisionSent } from "./protocol";
 import { foldAll, initial } from "./reduce";
 import type { State, Turn } from "./state";
@@ -32,6 +33,8 @@ export class Store implements Listener {
   #shown: Shown = { state: initial(), connection: "connecting", commands: {} };
   #clock: { now: number; at: number } | null = null; // run's seconds, and when they came in ms
   #frozen: number | null = null;
+  readonly #pace = new Pace();
+  #taken = false; // the next frame already has its share
   #frame: number | null = null;
 
   constructor(model: Model) {
@@ -123,12 +126,22 @@ export class Store implements Listener {
 
   reset(): void {
     this.#clock = null;
+    this.#pace.clear();
     const said = this.#shown.commands[SAY]; // a person's words are not lost with the kernel
     this.#show({ state: initial(), commands: said === undefined ? {} : { [SAY]: said } });
   }
 
   apply(events: readonly PageEvent[], now: number): void {
     this.#sync(now);
+    const behind = !this.#pace.empty;
+    this.#pace.push(events);
+    if (!behind) {
+      this.#fold(this.#pace.take());
+      this.#taken = true;
+    }
+  }
+
+  #fold(events: readonly PageEvent[]): void {
     const before = this.#shown;
     const state = foldAll(before.state, events);
     // A new turn begins with clean controls; what was said needs no word once it stands in the view.
@@ -167,13 +180,19 @@ export class Store implements Listener {
 
   #show(change: Partial<Shown>): void {
     this.#shown = { ...this.#shown, ...change };
-    this.#frame ??= requestAnimationFrame(() => {
-      this.#frame = null;
-      for (const view of [...this.#views]) {
-        view();
-      }
-    });
+    this.#frame ??= requestAnimationFrame(this.#onFrame);
   }
+
+  readonly #onFrame = (): void => {
+    if (!this.#taken && !this.#pace.empty) {
+      this.#fold(this.#pace.take());
+    }
+    this.#taken = false;
+    this.#frame = this.#pace.empty ? null : requestAnimationFrame(this.#onFrame);
+    for (const view of [...this.#views]) {
+      view();
+    }
+  };
 }
 
 export const lastTurn = (state: State): Turn | undefined => state.turns.at(-1);

@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import type { PageEvent } from "./events";
+import { AT_ONCE, Pace } from "./pace";
+
+const at = { seq: 0, at: 0, t: 0, path: [], round: 0 };
+const text = (words: string): PageEvent => ({
+  ...at,
+  type: "text_delta",
+  text: words,
+  attempt: 0,
+  block: 0,
+  upto: null,
+});
+const round: PageEvent = { ...at, type: "round_start", attempt: 0 };
+
+const textOf = (events: PageEvent[]): string =>
+  events.map((e) => (e.type === "text_delta" ? (e as { text: string }).text : "|")).join("");
+
+function drain(pace: Pace): PageEvent[][] {
+  const frames: PageEvent[][] = [];
+  while (!pace.empty) {
+    frames.push(pace.take());
+  }
+  return frames;
+}
+
+test("little text is shown in one frame", () => {
+  const pace = new Pace();
+  pace.push([round, text("a".repeat(AT_ONCE)), round]);
+  expect(textOf(pace.take())).toBe(`|${"a".repeat(AT_ONCE)}`);
+  pace.push([text("b")]);
+  expect(textOf(pace.take())).toBe("|b");
+  expect(pace.empty).toBe(true);
+});
+
+test("much text flows over many frames, whole and in order", () => {
+  const pace = new Pace();
+  const words = Array.from({ length: 20_000 }, (_, i) => `w${i} `).join("");
+  pace.push([text("before "), round, text(words), round, text("after")]);
+  const frames = drain(pace);
+  expect(frames.length).toBeGreaterThan(20);
+  expect(textOf(frames.flat())).toBe(`before |${words}|after`);
+});
+
+test("a steady stream is not left far behind", () => {
+  const pace = new Pace();
+  let waiting = 0;
+  for (let frame = 0; frame < 300; frame += 1) {
+    pace.push([text("x".repeat(5000))]);
+    waiting += 5000 - textOf(pace.take()).length;
+  }
+  expect(waiting).toBeLessThan(5000 * 10);
+});
+
+test("a pair of surrogates is never cut in two", () => {
+  const pace = new Pace();
+  const words = "\u{1f600}".repeat(5000);
+  pace.push([text(`a${words}`)]);
+  for (const frame of drain(pace)) {
+    expect(textOf(frame)).not.toMatch(/\p{Surrogate}/u);
+  }
+});

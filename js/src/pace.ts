@@ -1,0 +1,72 @@
+// Spreads text that came all at once over a few frames, so that an answer flows and does not jump.
+// Order is kept: what comes after a text waits for it. A frame shows an eighth of what waits, so the
+// page is never more than about a tenth of a second behind a steady stream.
+import type { PageEvent } from "./events";
+
+export const AT_ONCE = 512; // characters that a frame shows at least
+const SHARE = 8;
+
+export class Pace {
+  #waiting: PageEvent[] = [];
+  #first = 0; // of `#waiting`; taken ones are dropped together, so that the cost stays linear
+  #chars = 0;
+
+  get empty(): boolean {
+    return this.#first === this.#waiting.length;
+  }
+
+  push(events: readonly PageEvent[]): void {
+    for (const event of events) {
+      this.#waiting.push(event);
+      this.#chars += length(event);
+    }
+  }
+
+  clear(): void {
+    this.#waiting = [];
+    this.#first = 0;
+    this.#chars = 0;
+  }
+
+  // What the next frame may show; everything, where little waits.
+  take(): PageEvent[] {
+    let room = Math.max(AT_ONCE, Math.ceil(this.#chars / SHARE));
+    const taken: PageEvent[] = [];
+    while (room > 0 && !this.empty) {
+      const event = this.#waiting[this.#first] as PageEvent;
+      const part = cut(event, room);
+      room -= length(part);
+      this.#chars -= length(part);
+      taken.push(part);
+      if (part === event) {
+        this.#first += 1;
+      } else {
+        this.#waiting[this.#first] = rest(event, length(part));
+      }
+    }
+    if (this.empty) {
+      this.clear();
+    }
+    return taken;
+  }
+}
+
+type Growing = PageEvent & { type: "text_delta" | "thinking"; text: string };
+
+const grows = (event: PageEvent): event is Growing =>
+  event.type === "text_delta" || event.type === "thinking";
+
+const length = (event: PageEvent): number => (grows(event) ? event.text.length : 0);
+
+// The event, or one with as much of its text as there is room for. A surrogate pair stays whole.
+function cut(event: PageEvent, room: number): PageEvent {
+  if (!grows(event) || event.text.length <= room) {
+    return event;
+  }
+  const last = event.text.charCodeAt(room - 1);
+  const end = last >= 0xd800 && last < 0xdc00 ? room + 1 : room;
+  return end >= event.text.length ? event : { ...event, text: event.text.slice(0, end) };
+}
+
+const rest = (event: PageEvent, from: number): PageEvent =>
+  grows(event) ? { ...event, text: event.text.slice(from) } : event;

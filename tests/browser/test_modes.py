@@ -1,0 +1,104 @@
+"""Three ways to run, each clicked at by a real mouse: approve, run all, stop, interrupt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.cells import ANSWERS, BACKGROUND, BEGIN, OTHER_ENDED, TOOL
+from tests.browser.conftest import Open
+from tests.lab import Notebook
+
+MODES = ["start", "await", "run_sync"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_click_on_approve_is_heard_and_run_all_loses_no_cell(
+    open_notebook: Open, folder: Path, mode: str
+) -> None:
+    notebook = open_notebook([TOOL, BEGIN[mode], "print('the cell', 'below')", ANSWERS])
+    notebook.run_all()
+    view = notebook.view(1)
+    view.asked()
+    if mode == "start":
+        notebook.printed(2, "the cell below")
+    else:
+        notebook.running(1)
+    assert not (folder / "ran.txt").exists()
+    view.approve()
+    view.says("All is written down.")
+    view.ended("Done in 2 rounds")
+    notebook.printed(2, "the cell below")
+    notebook.ended(3)
+    notebook.run(3)
+    notebook.printed(3, "text: All is written down.")
+    assert "answers: [('person', True)]" in notebook.text(3)
+    assert (folder / "ran.txt").read_text() == "plum\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_stop_with_a_question_open_ends_the_run_and_keeps_its_text(
+    open_notebook: Open, folder: Path, mode: str
+) -> None:
+    notebook = open_notebook([TOOL, BEGIN[mode], "print('the cell', 'below')", ANSWERS])
+    notebook.run_all()
+    view = notebook.view(1)
+    view.asked()
+    view.stop()
+    view.ended("Stopped by you in round 0")
+    view.says("First I ask.")
+    view.state("cancelled")
+    notebook.printed(2, "the cell below")
+    stopped_with_partial_text(notebook, 3)
+    assert not (folder / "ran.txt").exists()
+
+
+WAITS = {
+    "start": [BEGIN["start"], "await run"],
+    "await": [BEGIN["await"]],
+    "run_sync": [BEGIN["run_sync"]],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_interrupt_with_a_question_open_ends_that_run_alone(
+    open_notebook: Open, folder: Path, mode: str
+) -> None:
+    notebook = open_notebook([ANSWERS, OTHER_ENDED, TOOL, BACKGROUND, *WAITS[mode]])
+    view, other, waiting = notebook.view(4), notebook.view(3), 3 + len(WAITS[mode])
+    notebook.run(2)
+    notebook.run(3)
+    other.asked()  # a blocking cell freezes the loop of the runs in the background
+    for cell in range(4, waiting + 1):
+        notebook.run(cell)
+    view.asked()
+    notebook.running(waiting)
+    notebook.interrupt()
+    view.ended("Stopped by you in round 0")
+    view.says("First I ask.")
+    notebook.ended(waiting)
+    assert "Interrupted: run" in one_line(notebook, waiting)
+    stopped_with_partial_text(notebook, 0)
+    assert not (folder / "ran.txt").exists()
+    other.approve()
+    other.ended("Done in 2 rounds")
+    notebook.run(1)
+    notebook.printed(1, "other: end_turn All is written down.")
+    assert (folder / "ran.txt").read_text() == "plum\n"
+
+
+def stopped_with_partial_text(notebook: Notebook, cell: int) -> None:
+    notebook.run(cell)
+    notebook.printed(cell, "exit: user_cancel")
+    assert "text: First I ask." in notebook.text(cell)
+    assert "'person', True" not in notebook.text(cell)
+
+
+def one_line(notebook: Notebook, cell: int) -> str:
+    """What an interrupted cell says: one line, and no traceback."""
+    said = notebook.text(cell).strip()
+    assert said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) == 1, said
+    return said

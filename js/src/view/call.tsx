@@ -8,6 +8,8 @@ import { pure } from "./pure";
 import { briefly, callWord, decisionWords, duration, firstLine, visible } from "./words";
 
 const FAILED = new Set(["error", "invalid", "timeout"]);
+// The model is told at length why these did not run; a person knows, and the state says it.
+const NOT_RUN = new Set(["declined", "unanswered"]);
 const ERROR_LINES = 3; // the user's own line of code, its source, the error
 
 export const Call = pure(({ item, sent }: { item: CallItem; sent: Sent | undefined }) => {
@@ -53,6 +55,9 @@ function Summary({ item }: { item: CallItem }) {
     const line = printed.slice(printed.lastIndexOf("\n") + 1);
     return line === "" ? null : <p class="al-call-note al-mono">{firstLine(line)}</p>;
   }
+  if (NOT_RUN.has(item.state)) {
+    return null;
+  }
   const said = item.result.display ?? item.result.content;
   if (FAILED.has(item.state)) {
     return <pre class="al-error">{said.split("\n").slice(0, ERROR_LINES).join("\n")}</pre>;
@@ -92,7 +97,10 @@ function Details({ item }: { item: CallItem }) {
         <Part key={index} title={`Printed (${output.stream})`} text={output.text} />
       ))}
       {result !== null && (
-        <Part title={result.display ? "What the model was told" : "Result"} text={result.content} />
+        <Part
+          title={result.display || NOT_RUN.has(item.state) ? "What the model was told" : "Result"}
+          text={result.content}
+        />
       )}
       {result !== null && <Images images={result.images} />}
     </div>

@@ -156,6 +156,9 @@ def from_body(
 def _kind(body: Mapping[str, Any], status: int | None, message: str) -> ProviderErrorKind:
     words = [_BY_WORD[w] for w in (text_in(body, "code"), text_in(body, "type")) if w in _BY_WORD]
     kind = words[0] if words else _kind_of_status(status)
+    if kind in ("request", "server") and status is not None:
+        # The two words that say least: OpenAI's `invalid_request_error` also comes with 401 or 403.
+        kind = _BY_STATUS.get(status, kind)
     if kind in ("request", "rate_limit", "server"):
         for pattern, by_text in _BY_TEXT:
             if re.search(pattern, message, re.IGNORECASE):

@@ -244,6 +244,11 @@ def test_anthropic_takes_a_good_history(body: Callable[[], Body]) -> None:
     ("arguments-as-text", put("messages", 1, "content", 3, "input", value="{}"), "dictionary"),
     ("error-without-content", put("messages", 2, "content", 1, "content", value=""), "is_error"),
     (
+        "error-with-an-image",
+        lambda b: b["messages"][2]["content"][0].update(is_error=True),
+        "all content must be `text` if `is_error`",
+    ),
+    (
         "empty-text-in-a-result",
         put("messages", 2, "content", 0, "content", value=[{"type": "text", "text": ""}]),
         "must be non-empty",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,7 @@ class AnthropicModel:
                 {"name": t.name, "description": t.description, "input_schema": dict(t.schema)}
                 for t in request.tools
             ]
-        if self._thinking_budget is not None:
+        if self._thinking_budget is not None and _may_think(body["messages"]):
             body["thinking"] = {"type": "enabled", "budget_tokens": self._thinking_budget}
         return body | self._extra_body
 
@@ -176,11 +176,26 @@ def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     for message in history.prepare(messages, PROVIDER, id_fits):
         role = "assistant" if message.role == "assistant" else "user"
         content = [_encode_block(block) for block in message.blocks]
+        content.extend(map(_encode_block, _images_of_failures(message.results)))
         if wire and wire[-1]["role"] == role:
             wire[-1]["content"].extend(content)
         else:
             wire.append({"role": role, "content": content})
     return wire
+
+
+def _may_think(wire: list[dict[str, Any]]) -> bool:
+    """Whether extended thinking may be on: the API refuses it within a turn whose calls did not
+    begin with thinking (another provider's, say, or one that was cut), until that turn is over."""
+    start = len(wire)
+    while start and (wire[start - 1]["role"] == "assistant" or _has_results(wire[start - 1])):
+        start -= 1
+    turn = wire[start:]
+    return not turn or turn[0]["content"][0]["type"] in ("thinking", "redacted_thinking")
+
+
+def _has_results(message: dict[str, Any]) -> bool:
+    return any(block["type"] == "tool_result" for block in message["content"])
 
 
 def _encode_block(block: Block) -> dict[str, Any]:
@@ -213,9 +228,17 @@ def _encode_thinking(block: Thinking) -> dict[str, Any]:
     return own
 
 
+def _images_of_failures(results: Iterable[ToolResult]) -> Iterator[Text | Image]:
+    """What goes after all results: the API takes nothing but text in a result that is an error."""
+    for result in results:
+        if result.is_error and result.images:
+            yield Text(f"What {result.name} returned for call {result.id}:")
+            yield from result.images
+
+
 def _encode_result(result: ToolResult) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.id}
-    if result.images:
+    if result.images and not result.is_error:
         parts: list[Block] = [Text(result.content)] if result.content.strip() else []
         wire["content"] = [_encode_block(block) for block in [*parts, *result.images]]
     else:

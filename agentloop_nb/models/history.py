@@ -1,8 +1,9 @@
 """A conversation made ready for one provider, still in our shape: what every encoder starts from.
 
 `prepare` leaves out what the provider would refuse (blank texts, empty messages, another
-provider's opaque parts), gives every call the id that goes on the wire, and lays each result
-beside its call. Pure and deterministic, and a longer history begins as the shorter one did.
+provider's opaque parts), gives every call the id that goes on the wire and a name that it takes,
+and lays each result beside its call. Pure and deterministic, and a longer history begins as the
+shorter one did.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def _assistant(message: Message, provider: str, wire_ids: Sequence[str]) -> Mess
                 blocks.append(block)
             case ToolCall():
                 opaque = block.opaque if own else None
-                blocks.append(replace(block, id=next(ids), opaque=opaque))
+                name = _wire_name(block.name)
+                blocks.append(replace(block, id=next(ids), name=name, opaque=opaque))
     # Thinking with nothing after it was cut off from what it led to; no provider takes it alone.
     while blocks and isinstance(blocks[-1], Thinking):
         blocks.pop()
@@ -120,6 +122,11 @@ def _assistant(message: Message, provider: str, wire_ids: Sequence[str]) -> Mess
         provider=provider if own else "",
         opaque=message.opaque if own else None,
     )
+
+
+def _wire_name(name: str) -> str:
+    """A called tool's name as every provider takes it: a model may have made one up."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def _results(results: Sequence[ToolResult], calls: Sequence[tuple[ToolCall, str]]) -> Message:

@@ -1,7 +1,7 @@
 """A loopback server as a process of its own.
 
 `python -m tests.loopback --port-file F --script NAME --lifetime SECONDS` writes its address to
-the port file once it listens, and ends after its lifetime or at SIGTERM.
+the port file, and prints it, once it listens; it ends after its lifetime or at SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def main() -> None:
         part = options.port_file.with_name(options.port_file.name + ".part")
         part.write_text(server.base_url, "utf-8")
         part.replace(options.port_file)
+        print(server.base_url, flush=True)
         server.join()
 
 

@@ -231,6 +231,8 @@ def _tool_result(block: Json, at: str) -> Complaints:
         yield Complaint(f"{at}.tool_result: content cannot be empty if `is_error` is true")
     if content is None or isinstance(content, str):
         return
+    if is_error is True and any(inner.get("type") != "text" for inner in content):
+        yield Complaint(f"{at}.tool_result: all content must be `text` if `is_error` is true")
     if not isinstance(content, list):
         yield Complaint(f"{at}.tool_result.content: Input should be a valid string or list")
         return

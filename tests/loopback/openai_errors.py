@@ -34,7 +34,8 @@ def refusal(complaint: Complaint) -> Refusal:
 
 
 def error_body(refusal: Refusal) -> Mapping[str, Any]:
-    default = ("server_error", None, "The server had an error while processing your request.")
+    kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
+    default = (kind, None, "The server had an error while processing your request.")
     kind, code, message = BY_STATUS.get(refusal.status, default)
     error = {
         "message": refusal.message or message,

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from agentloop_nb.loop import Loop, Setup
 from agentloop_nb.messages import Message
 from agentloop_nb.models.base import Model
 from agentloop_nb.models.resolve import resolve
-from agentloop_nb.ports import Audience, NoCheckpoint, find_host
+from agentloop_nb.ports import Audience, find_host
 from agentloop_nb.run import Result, Run, check_prompt
 from agentloop_nb.saver import Saver
 from agentloop_nb.snapshot import SessionFiles, Stored, session_ids
@@ -75,8 +76,13 @@ class Agent(Generic[DepsT]):
     ) -> None:
         if snapshots not in ("every_tool_round", "manual"):
             raise UsageError(f"snapshots={snapshots!r}: give 'every_tool_round' or 'manual'.")
-        if not isinstance(instructions, str):
-            raise UsageError("instructions= takes text.")
+        _check_kinds(
+            instructions=(instructions, str),
+            limits=(limits, Limits | None),
+            folder=(folder, str | Path | None),
+        )
+        if on_question is not None and not callable(on_question):
+            raise UsageError("on_question= takes a function of a question, or nothing.")
         self.model = resolve(model)
         self.instructions = instructions
         self.tools = ToolSet(tools)
@@ -85,7 +91,12 @@ class Agent(Generic[DepsT]):
         self.deps = deps
         self.interceptors = tuple(interceptors)
         self.on_question = on_question
-        self._folder = Path(folder) if folder is not None else None
+        # Absolute, since a tool may change the working directory.
+        self._folder = Path(folder).absolute() if folder is not None else None
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.tools.names)
+        return f"<Agent {self.model.name}, {f'tools: {names}' if names else 'no tools'}>"
 
     # -- a new session
 
@@ -164,6 +175,11 @@ class _Record:
     folder: Path
     stored: Stored = field(default_factory=lambda: Stored(SessionState(), (), 0, 0))
     live: Run | None = None
+    begun: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.begun = self.stored.state.runs
 
 
 class Session:
@@ -172,6 +188,9 @@ class Session:
     def __init__(self, agent: Agent[Any], record: _Record) -> None:
         self.agent = agent
         self.record = record
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}, {len(self.messages)} messages>"
 
     @property
     def id(self) -> str:
@@ -212,8 +231,8 @@ class Session:
     ) -> Run:
         check_prompt(prompt)
         self.agent.model.check()
-        number = self.record.stored.state.runs
-        return self._make(f"{self.id}.{number}", EventLog(), loop, prompt, audience)
+        run_id = f"{self.id}.{self.record.begun}"
+        return self._make(run_id, EventLog(), loop, prompt, audience)
 
     def _make(
         self,
@@ -223,68 +242,90 @@ class Session:
         prompt: str | None,
         audience: Audience | None = None,
     ) -> Run:
-        if self.record.live is not None:
-            raise SessionBusy(
-                f"Session {self.id} has a live run, {self.record.live.run_id}. Add to it with "
-                "run.say(text), or wait for it or stop it first."
-            )
         run = Run(self, run_id, log, Inbox(loop), loop)
-        files = SessionFiles(self.record.folder, self.id)
-        files.claim()
+        with self.record.lock:
+            previous = self._take_over(run)
         try:
             shown = audience if audience is not None else _show(run)
         except BaseException:
-            files.release()
+            with self.record.lock:
+                self.record.live = None
+                run.files.release()
             raise
-        automatic = self.agent.snapshots != "manual"
-        run.files, run.saver = (
-            files,
-            Saver(log, run.inbox, files, self.record.stored, automatic=automatic),
-        )
-        self.record.live = run
+        if prompt is not None:
+            self.record.begun += 1
         _RUNS.append(run)
-        self._launch(run, prompt, shown)
+        self._launch(run, prompt, shown, previous)
         return run
 
-    def _launch(self, run: Run, prompt: str | None, audience: Audience | None) -> None:
+    def _take_over(self, run: Run) -> Run | None:
+        """Make this the session's live run. One whose last event has come is as good as over: it
+        hands on its files, and is waited for before the new run's first event."""
+        previous = self.record.live
+        if previous is not None and not previous.log.closed:
+            raise SessionBusy(
+                f"Session {self.id} has a live run, {previous.run_id}. Add to it with "
+                "run.say(text), or wait for it or stop it first."
+            )
+        if previous is not None:
+            run.files, previous.files = previous.files, SessionFiles(self.record.folder, self.id)
+        else:
+            run.files.claim()
+        self.record.live = run
+        return previous
+
+    def _launch(
+        self, run: Run, prompt: str | None, audience: Audience | None, previous: Run | None
+    ) -> None:
         """Put the run's task on its loop, in the context (variables) of the caller."""
         run.audience = audience
         context = contextvars.copy_context()
-        drive = self._drive(run, prompt)
+        drive = self._drive(run, prompt, previous)
 
         def begin() -> None:
             run.task = run.loop.create_task(drive, context=context)
 
         run.loop.call_soon_threadsafe(begin)
 
-    async def _drive(self, run: Run, prompt: str | None) -> None:
+    async def _drive(self, run: Run, prompt: str | None, previous: Run | None) -> None:
         """The run's task: whatever happens, whoever waits for the run hears of its end."""
-        loop = Loop(self._setup(run))
+        if previous is not None:
+            await previous.settled()
         try:
-            if prompt is None:
-                await loop.resume()
-            else:
-                await loop.start(prompt, self.id, run.run_id)
+            state = await self._carry_out(run, prompt)
         except BaseException as error:
-            self._ended(run, loop.state)
+            self._ended(run, None)
             run.fail(error)
             if not isinstance(error, Exception):
                 raise
             return
-        self._ended(run, loop.state)
-        run.settle(loop.state)
+        self._ended(run, state)
+        run.settle(state)
 
-    def _ended(self, run: Run, state: SessionState) -> None:
-        if run.saver is not None:
-            saved = run.saver.stored
-            self.record.stored = Stored(state, (), saved.run_bytes, saved.journal_bytes)
-        if run.files is not None:
+    async def _carry_out(self, run: Run, prompt: str | None) -> SessionState:
+        automatic = self.agent.snapshots != "manual"
+        before = self.record.stored
+        run.saver = Saver(run.log, run.inbox, run.files, before, automatic=automatic)
+        loop = Loop(self._setup(run, run.saver))
+        if prompt is None:
+            await loop.resume()
+        else:
+            await loop.start(prompt, self.id, run.run_id)
+        return loop.state
+
+    def _ended(self, run: Run, state: SessionState | None) -> None:
+        """Free the session. `state` is None where the run broke off: what is saved counts then."""
+        with self.record.lock:
+            if run.saver is not None:
+                saved = run.saver.stored
+                reached = saved.state if state is None else state
+                self.record.stored = Stored(reached, (), saved.run_bytes, saved.journal_bytes)
             run.files.release()
-        self.record.live = None
+            if self.record.live is run:
+                self.record.live = None
 
-    def _setup(self, run: Run) -> Setup:
+    def _setup(self, run: Run, saver: Saver) -> Setup:
         agent = self.agent
-        automatic = agent.snapshots != "manual" and run.saver is not None
         return Setup(
             model=agent.model,
             tools=agent.tools.latest(),
@@ -297,7 +338,7 @@ class Session:
             interceptors=agent.interceptors,
             on_question=agent.on_question,
             audience=run.audience,
-            checkpoint=run.saver if automatic and run.saver is not None else NoCheckpoint(),
+            checkpoint=saver,
         )
 
 
@@ -311,6 +352,12 @@ def _stored_record(folder: Path, session_id: str) -> _Record:
     if live is not None:
         raise SessionBusy(f"Session {session_id} has a live run in this kernel, {live.run_id}.")
     return _Record(session_id, folder, SessionFiles(folder, session_id).load())
+
+
+def _check_kinds(**given: tuple[object, Any]) -> None:
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise UsageError(f"{name}= got {type(value).__name__}; see help(Agent).")
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

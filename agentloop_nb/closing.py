@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TypeVar
 
 from agentloop_nb import sentences
 from agentloop_nb.errors import AgentLoopError
@@ -20,6 +21,7 @@ from agentloop_nb.messages import Message, Outcome, StopReason, Text, ToolCall, 
 from agentloop_nb.transcript import RunState
 
 Emit = Callable[[AnyEvent], AnyEvent]
+T = TypeVar("T")
 
 _ENGINE_BLOCK = 1_000_000
 """The block number of text that the engine writes: above any that a model uses."""
@@ -72,6 +74,14 @@ def close(
         emit(Warning(message=f"The run ended before the model saw this: {text}", round=round))
     words = in_words(reason, run.rounds, detail=_detail(reason, run, last))
     emit(Done(exit_reason=reason.value, message=words, rounds=run.rounds, usage=usage, round=round))
+
+
+async def contained(work: Coroutine[object, object, T]) -> T:
+    """The work, with nothing let out of its task that would tear down the event loop."""
+    try:
+        return await work
+    except (KeyboardInterrupt, SystemExit) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def explain(error: BaseException) -> str:

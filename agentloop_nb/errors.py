@@ -15,11 +15,12 @@
     └── RunFailed                 what `Result.raise_for_exit()` raises
 
 `RunInterrupted` stands apart: it is a KeyboardInterrupt, so that "Run All" stops and no
-`except Exception` swallows it.
+`except Exception` swallows it. Inside a task of a cell's it is `RunCancelled`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 ProviderErrorKind = Literal[
@@ -111,9 +112,16 @@ class RunFailed(AgentLoopError):
         self.exit_reason = exit_reason
 
 
-class RunInterrupted(KeyboardInterrupt):
-    """The notebook's interrupt (or Ctrl-C) ended the run that this cell waited for."""
-
+class _OneLine(BaseException):
     def _render_traceback_(self) -> list[str]:
         # IPython shows these lines in place of a traceback: there is nothing to debug here.
         return [str(self)]
+
+
+class RunInterrupted(_OneLine, KeyboardInterrupt):
+    """The notebook's interrupt (or Ctrl-C) ended the run that this cell waited for."""
+
+
+class RunCancelled(_OneLine, asyncio.CancelledError):
+    """The same, where a task of the cell's waited and not the cell itself. A KeyboardInterrupt
+    raised there would be carried out of the event loop, and end the kernel with it."""

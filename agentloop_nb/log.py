@@ -85,17 +85,22 @@ class EventLog:
 
     async def follow(self, position: int = 0) -> AsyncIterator[AnyEvent]:
         """Every event from `position` on, past and future, until `done`; on any loop."""
+        while True:
+            for event in self.since(position):
+                position += 1
+                yield event
+            if self.closed and position >= len(self):
+                return
+            await self.beyond(position)
+
+    async def beyond(self, position: int) -> None:
+        """Until there is an event at this position, or the last one has come; on any loop."""
         bell = Bell(asyncio.get_running_loop())
         leave = self.on_append(bell.ring)
         try:
-            while True:
-                bell.clear()
-                for event in self.since(position):
-                    position += 1
-                    yield event
-                if self.closed and position >= len(self):
-                    return
+            while len(self) <= position and not self.closed:
                 await bell.wait()
+                bell.clear()
         finally:
             leave()
 

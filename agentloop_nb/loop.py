@@ -112,10 +112,11 @@ class Loop:
     # -- the two tasks: the work, and the listener beside it
 
     async def _until_done(self) -> None:
-        work = self._work = asyncio.create_task(self._rounds())
+        work = self._work = asyncio.create_task(closing.contained(self._rounds()))
         try:
             await self._listen(work)
         except asyncio.CancelledError:  # the event loop is closing: end as a Stop would
+            self._s.inbox.stopping.set()
             work.cancel()
             await asyncio.wait({work}, timeout=_CLOSING_S)
         reason = self._ending(work)
@@ -127,14 +128,18 @@ class Loop:
             unseen=self._said,
             last=self._last_stop(),
         )
-        self._s.inbox.close()
         await self._s.checkpoint.durable()
+        # Last, so that whoever hears from it that the run has ended may begin the next one.
+        self._s.inbox.close()
 
     def _ending(self, work: asyncio.Task[ExitReason]) -> ExitReason:
         """How the work ended: the one place where an exception becomes an exit reason."""
-        if not work.done() or work.cancelled():
+        stopped = self._s.inbox.stopping.is_set()
+        if not work.done() or (work.cancelled() and stopped):
             return ExitReason.USER_CANCEL
-        error = work.exception()
+        error = (
+            asyncio.CancelledError("nobody stopped it") if work.cancelled() else work.exception()
+        )
         if error is None:
             return work.result()
         self._emit(ErrorEvent(message=closing.explain(error), round=self._round))
@@ -176,7 +181,7 @@ class Loop:
     # -- the rounds
 
     async def _rounds(self) -> ExitReason:
-        reply = self._last_reply() if self._run.replied else None  # resumed after a reply
+        reply = self.state.reply_in_hand  # resumed after a reply, else None
         while True:
             if reply is None:
                 if self._at_cap():
@@ -184,6 +189,8 @@ class Loop:
                 reply = await self._ask_model(await self._open_round())
             if reply.stop_reason == "cancelled":  # resumed while a Stop was being carried out
                 return ExitReason.USER_CANCEL
+            if reply.stop_reason == "engine":  # resumed after our own last message
+                return ExitReason.MAX_ROUNDS if self._at_cap() else ExitReason.END_TURN
             if ended := await self._tools(reply):
                 return ended
             if not reply.calls and not self._said:

@@ -80,6 +80,10 @@ class Host(Protocol):
         yields tells whether the notebook interrupted since."""
         ...
 
+    def in_cell(self) -> bool:
+        """Whether the running task is the cell itself, and not one that the cell made."""
+        ...
+
     def folder(self) -> Path | None:
         """The folder beside the notebook for its sessions, None where its path is not known."""
         ...

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentloop_nb.errors import PromptError, RunFailed, RunInterrupted, UsageError
+from agentloop_nb.errors import PromptError, RunCancelled, RunFailed, RunInterrupted, UsageError
 from agentloop_nb.events import AnyEvent, ToolResultEvent
 from agentloop_nb.exits import ExitReason
 from agentloop_nb.inbox import Inbox, Say, Stop
@@ -76,7 +77,7 @@ class Run:
         self.log = log
         self.inbox = inbox
         self.loop = loop
-        self.files: SessionFiles | None = None
+        self.files = SessionFiles(session.record.folder, session.id)
         self.saver: Saver | None = None
         self.audience: Audience | None = None
         self.task: asyncio.Task[None] | None = None  # held, or the loop may forget it
@@ -94,27 +95,33 @@ class Run:
         return await self._waited(owned=True)
 
     async def _waited(self, *, owned: bool) -> Result:
-        if self._future.done():
-            return self._future.result()
-        host = find_host()
-        if host is None:
-            return await self._until_end(owned=owned)
-        with host.attend() as interrupted:
-            try:
-                return await self._until_end(owned=owned)
-            except (asyncio.CancelledError, KeyboardInterrupt):
-                if not interrupted():
-                    raise
-                await self._end_tidily()
-        raise self._interruption() from None
+        if not self._future.done():
+            await self._attended(self._end(), owned=owned)
+        return self._future.result()
 
-    async def _until_end(self, *, owned: bool) -> Result:
-        try:
-            return await asyncio.shield(asyncio.wrap_future(self._future))
-        except asyncio.CancelledError:
-            if owned:
-                await self._end_tidily()
-            raise
+    async def _end(self) -> None:
+        await asyncio.wait({asyncio.shield(asyncio.wrap_future(self._future))})
+
+    async def settled(self) -> None:
+        """Until the run is over and its session is free, whatever came of it; on any loop."""
+        if not self._future.done():
+            await self._end()
+
+    async def _attended(self, waiting: Coroutine[object, object, None], *, owned: bool) -> None:
+        """Wait for something of the run, so that a notebook's interrupt stops the run."""
+        host = find_host()
+        with host.attend() if host is not None else nullcontext(lambda: False) as interrupted:
+            try:
+                await waiting
+                return
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                if owned or interrupted():
+                    await self._end_tidily()
+                if host is None or not interrupted():
+                    raise
+                in_cell = host.in_cell()
+        words = self._interruption()
+        raise (RunInterrupted(words) if in_cell else RunCancelled(words)) from None
 
     async def _end_tidily(self) -> None:
         self.stop()
@@ -150,10 +157,10 @@ class Run:
         except KeyboardInterrupt:
             self.stop()
             concurrent.futures.wait({self._future}, timeout=_END_WAIT_S)
-        raise self._interruption() from None
+        raise RunInterrupted(self._interruption()) from None
 
-    def _interruption(self) -> RunInterrupted:
-        return RunInterrupted(
+    def _interruption(self) -> str:
+        return (
             f"Interrupted: run {self.run_id} was stopped. What it had is at runs()[-1].result; "
             "a new message goes on from there."
         )
@@ -177,7 +184,7 @@ class Run:
     def snapshot(self) -> str:
         """Save now, and return the snapshot's path. Blocks for the disk; raises OSError."""
         if self.saver is None:
-            raise UsageError("This run is not saved anywhere: its agent has no folder.")
+            raise UsageError("This run has not begun; call again in a moment.")
         self.saver.save_now()
         return str(self.saver.path)
 
@@ -201,8 +208,16 @@ class Run:
         """All events so far."""
         return tuple(self.log.since(0))
 
-    def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        return self.log.follow()
+    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        """Every event from the first, however late it is begun; an interrupt stops the run."""
+        position = 0
+        while True:
+            for event in self.log.since(position):
+                position += 1
+                yield event
+            if self.log.closed and position >= len(self.log):
+                return
+            await self._attended(self.log.beyond(position), owned=False)
 
     def __repr__(self) -> str:
         result = self.result

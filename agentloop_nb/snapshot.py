@@ -50,7 +50,7 @@ class SessionFiles:
     thread but `load` and `claim`, once, at the start."""
 
     def __init__(self, folder: Path, session_id: str) -> None:
-        if not _SESSION_ID.fullmatch(session_id):
+        if not _SESSION_ID.fullmatch(str(session_id)):
             raise UsageError(
                 f"{session_id!r} is no session id: letters, digits, - and _, at most 64 of them."
             )
@@ -96,8 +96,12 @@ class SessionFiles:
     def _read_journal(self, state: SessionState, run_bytes: int, start: int) -> Stored:
         if not self.journal.exists():
             return Stored(state, (), 0, 0)
-        if self.journal.stat().st_size < start:  # cut or replaced: what remains is what counts
-            state, run_bytes, start = SessionState(), 0, 0
+        if self.journal.stat().st_size < start:
+            raise StoredDataError(
+                f"{self.journal} is shorter than {self.snapshot.name} says: it was cut or "
+                f"replaced. Move {self.journal.name} away to go on from the snapshot, which holds "
+                "the whole history, or move the snapshot away to go on from what the journal has."
+            )
         events: list[AnyEvent] = []
         end = run_bytes
         for begins, ends, event in self._lines(run_bytes):

@@ -93,6 +93,17 @@ class SessionState:
     def unfinished(self) -> RunState | None:
         return self.run if self.run is not None and self.run.exit_reason is None else None
 
+    @property
+    def reply_in_hand(self) -> Message | None:
+        """The reply that the last run goes on from, None where the next thing is a request."""
+        run = self.run
+        if run is None:
+            return None
+        messages = self.messages[run.first :]
+        if run.replied or messages[-1].role == "assistant":
+            return next(m for m in reversed(messages) if m.role == "assistant")
+        return None
+
 
 def fold_all(state: SessionState, events: Iterable[AnyEvent]) -> SessionState:
     """The state after all of these."""

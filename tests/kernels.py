@@ -64,6 +64,8 @@ class Kernel:
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self.messages: list[Message] = []
+        self.listeners: list[Callable[[Message], None]] = []
+        """Each hears every message as it is read, and may answer."""
         self._manager = manager
         self._client = client
         self._sockets = {
@@ -143,6 +145,14 @@ class Kernel:
             assert left > 0, f"Waited {timeout_s} s in vain. Last came:\n{self._tail()}"
             self._read(left)
 
+    def until_true(self, wanted: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+        """Read until something holds, which reading alone can bring about."""
+        end = time.monotonic() + timeout_s
+        while not wanted():
+            left = end - time.monotonic()
+            assert left > 0, f"Waited {timeout_s} s in vain. Last came:\n{self._tail()}"
+            self._read(left)
+
     def comm_data(self, comm_id: str, wanted: Predicate, timeout_s: float = WAIT_S) -> Message:
         """The first data sent on a comm that is `wanted`."""
         found = self.until(
@@ -164,6 +174,8 @@ class Kernel:
             _, message = self._client.session.recv(socket, mode=zmq.NOBLOCK)
             if message is not None:
                 self.messages.append({"channel": self._sockets[socket], **message})
+                for listener in self.listeners:
+                    listener(message)
 
     def _tail(self) -> str:
         return "\n".join(

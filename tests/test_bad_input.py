@@ -12,10 +12,12 @@ import pytest
 from agentloop_nb import (
     Agent,
     AnthropicModel,
+    Call,
     Limits,
     OfflineModel,
     OpenAIChatModel,
     OpenAIModel,
+    Reply,
     RunFailed,
     UsageError,
     runs,
@@ -149,12 +151,48 @@ def test_a_misspelt_limit_is_refused() -> None:
         lambda: Agent("offline:echo", instructions=5),
         lambda: Agent("offline:echo", tools=tool),
         lambda: Agent("offline:echo", tools=["search"]),
+        lambda: Agent("offline:echo", limits={"max_turns": 3}),
+        lambda: Agent("offline:echo", on_question=5),
+        lambda: Agent("offline:echo", folder=5),
+        lambda: Agent("offline:echo").session(5),
+        lambda: Agent("offline:echo").resume(5),
     ],
-    ids=["snapshots", "instructions", "tools-not-a-list", "tool-by-name"],
+    ids=[
+        "snapshots",
+        "instructions",
+        "tools-not-a-list",
+        "tool-by-name",
+        "limits-as-a-dict",
+        "on-question",
+        "folder",
+        "session-by-number",
+        "resume-by-number",
+    ],
 )
 def test_an_agent_that_cannot_work_is_refused_when_made(wrong: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         wrong()
+
+
+def test_a_tool_that_changes_the_folder_does_not_split_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tool
+    def go_elsewhere() -> str:
+        """Change the working directory."""
+        monkeypatch.chdir("elsewhere")
+        return "there"
+
+    Path("elsewhere").mkdir()
+    agent = Agent(
+        OfflineModel([Reply(calls=[Call("go_elsewhere")]), "Done."]),
+        tools=[go_elsewhere],
+        folder="sessions",
+    )
+    session = agent.session()
+    session.run_sync("Go.")
+    assert not Path("sessions").exists()
+    assert len(agent.session(session.id).messages) == 4
 
 
 def test_resume_with_nothing_to_resume_says_how_to_go_on() -> None:

@@ -178,23 +178,79 @@ def test_without_a_page_the_question_goes_to_on_question() -> None:
         )
         r = rig(model, [guarded], on_question=lambda q: {q.items[0].call_id: True})
         results = of(await r.start(), ToolResultEvent)
-        assert {x.id: x.outcome for x in results} == {"c0.0": "ok", "c0.1": "declined"}
+        assert {x.id: x.outcome for x in results} == {"c0.0": "ok", "c0.1": "unanswered"}
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("decided", ["yes", 1, None, "raises"], ids=str)
-def test_only_an_explicit_true_runs_a_call(decided: object) -> None:
-    def on_question(question: object) -> object:
-        if decided == "raises":
-            raise ValueError("broken")
+@pytest.mark.parametrize(
+    "decided",
+    [
+        "yes",
+        1,
+        None,
+        [True],
+        {"c0.0": "yes"},
+        {"c9.9": True},
+        {},
+        ValueError("broken"),
+        SystemExit(2),
+        KeyboardInterrupt(),
+        asyncio.CancelledError(),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_only_an_explicit_true_runs_a_call(decided: object, is_async: bool) -> None:
+    def plain(question: object) -> object:
+        if isinstance(decided, BaseException):
+            raise decided
         return decided
+
+    async def asynchronous(question: object) -> object:
+        return plain(question)
+
+    on_question = asynchronous if is_async else plain
 
     async def main() -> None:
         model = OfflineModel([Reply(calls=[Call("guarded", path="a")]), "Done."])
         events = await rig(model, [guarded], on_question=on_question).start()
         assert not of(events, ToolRunning)
+        assert of(events, ToolResultEvent)[0].outcome == "unanswered"
         assert events[-1].exit_reason == "end_turn"
+
+    asyncio.run(main())
+
+
+def test_a_blocking_on_question_stops_neither_the_clock_nor_a_stop() -> None:
+    never = threading.Event()
+
+    async def main() -> None:
+        model = OfflineModel([Reply(calls=[Call("guarded", path="a")]), "Done."])
+        r = rig(model, [guarded], on_question=lambda q: never.wait(60))
+        person = asyncio.create_task(when(r.log, QuestionEvent, lambda e: r.post(Stop())))
+        events = await r.start()
+        await person
+        assert events[-1].exit_reason == "user_cancel"
+        short = Limits(approval_timeout_s=0.1)
+        r = rig(model, [guarded], on_question=lambda q: never.wait(60), limits=short)
+        assert of(await r.start(), AnswerEvent)[0].by == "timeout"
+
+    asyncio.run(main())
+    never.set()
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr
+)
+def test_a_model_that_tries_to_end_the_process_ends_its_run_only(error: BaseException) -> None:
+    def script(request: Request) -> Reply:
+        raise error
+
+    async def main() -> None:
+        events = await rig(OfflineModel(script)).start()
+        assert events[-1].exit_reason == "fatal_error"
+        assert type(error).__name__ in of(events, ErrorEvent)[0].message
 
     asyncio.run(main())
 
@@ -602,6 +658,8 @@ def test_a_run_cut_at_any_event_goes_on_and_starts_no_tool_twice() -> None:
             assert isinstance(events[-1], Done)
             assert events[-1].exit_reason == "end_turn", cut
             assert_valid(r.loop.state.messages)
+            roles = [m.role for m in r.loop.state.messages]
+            assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"], cut
             again = [e for e in events[cut:] if isinstance(e, ToolRunning)]
             assert not started & {(e.round, e.id) for e in again}, cut
             results = [e.id for e in events if isinstance(e, ToolResultEvent)]

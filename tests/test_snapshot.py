@@ -103,11 +103,20 @@ def test_a_journal_cut_at_any_byte_still_loads(tmp_path: Path) -> None:
     assert runs > 0
 
 
-def test_a_journal_shorter_than_its_snapshot_says_counts_for_itself(tmp_path: Path) -> None:
-    _, session = saved(tmp_path)
+def test_a_journal_shorter_than_its_snapshot_says_is_no_reason_to_lose_either(
+    tmp_path: Path,
+) -> None:
+    agent, session = saved(tmp_path)
     files = SessionFiles(tmp_path, session)
-    files.journal.write_bytes(b"".join(files.journal.read_bytes().splitlines(True)[:3]))
-    assert files.load().state.unfinished is not None
+    whole, snapshot = files.journal.read_bytes(), files.snapshot.read_bytes()
+    for left in (b"", bytes(100), b"".join(whole.splitlines(True)[:3])):
+        files.journal.write_bytes(left)
+        with pytest.raises(StoredDataError, match=r"Move .* away"):
+            agent.session(session)
+        assert files.snapshot.read_bytes() == snapshot
+    files.journal.unlink()
+    assert len(agent.session(session).messages) == 4
+    assert agent.session(session).run_sync("More.").messages[:4] == files.load().state.messages[:4]
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '{"format": "other"}', ""], ids=repr)

@@ -11,10 +11,11 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from agentloop_nb.events import AnswerEvent, AnyEvent, QuestionEvent
+from agentloop_nb.events import AnswerEvent, AnyEvent, QuestionEvent, Warning
 from agentloop_nb.inbox import Answer, Letter
 from agentloop_nb.ports import Audience
 from agentloop_nb.questions import Approval, ApprovalItem, DecidedBy, Decision, Question
+from agentloop_nb.tools.threads import on_thread
 
 HELLO_WAIT_S = 5.0
 """How long a question waits for a page to say hello. A page does so within a second of being
@@ -84,14 +85,19 @@ class Desk:
         if self._on_question is None:
             self._close("nobody")
             return
-        decided = self._on_question(open_.question)
-        if inspect.isawaitable(decided):
-            decided = await decided
-        if isinstance(decided, Mapping):
-            decisions = [Decision(i, decided.get(i) is True) for i in open_.undecided]
-        else:
-            decisions = [Decision(i, decided is True) for i in open_.undecided]
-        self._decide(open_, decisions, "on_question")
+        try:
+            async with asyncio.timeout(open_.remaining_s()):
+                decisions = _read(await _put(self._on_question, open_.question), open_.undecided)
+        except TimeoutError:
+            self._close("timeout")
+            return
+        except _AskFailed as failure:
+            self._emit(Warning(message=f"{failure} The call did not run.", round=open_.round))
+            self._close("error")
+            return
+        if decisions:
+            self._decide(open_, decisions, "on_question")
+        self._close("error")  # what it left undecided
 
     def answer(self, letter: Letter, answer: Answer) -> None:
         """Take a person's decisions, as far as they belong to what is open."""
@@ -133,6 +139,49 @@ class Desk:
         if self._open is not None and self._open.undecided:
             open_ = self._open
             self._decide(open_, [Decision(i, False) for i in open_.undecided], by)
+
+
+class _AskFailed(Exception):
+    """`on_question` gave no answer that can be read."""
+
+
+async def _put(on_question: OnQuestion, question: Question) -> object:
+    """What `on_question` says: a plain function on a thread, so that it may block; an async one
+    here. Whatever it raises becomes `_AskFailed`, but for our own cancellation."""
+    try:
+        if inspect.iscoroutinefunction(on_question):
+            said: object = on_question(question)
+        else:
+            said, error = await on_thread("on_question", lambda: _attempt(on_question, question))
+            if error is not None:
+                raise error
+        return await said if inspect.isawaitable(said) else said
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise _AskFailed("on_question cancelled itself.") from error
+    except BaseException as error:
+        raise _AskFailed(f"on_question raised {type(error).__name__}: {error}.") from error
+
+
+def _attempt(ask: OnQuestion, question: Question) -> tuple[object, BaseException | None]:
+    try:
+        return ask(question), None
+    except BaseException as error:
+        return None, error
+
+
+def _read(said: object, undecided: Sequence[str]) -> list[Decision]:
+    """The decisions in an answer of `on_question`. Only an explicit True approves."""
+    if isinstance(said, bool):
+        return [Decision(call_id, said) for call_id in undecided]
+    if isinstance(said, Mapping) and all(isinstance(value, bool) for value in said.values()):
+        return [Decision(call_id, said[call_id]) for call_id in undecided if call_id in said]
+    raise _AskFailed(
+        f"on_question returned {type(said).__name__}; it has to return True, False, or a mapping "
+        "from call ids to these."
+    )
 
 
 class _Open:

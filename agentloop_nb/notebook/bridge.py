@@ -172,11 +172,15 @@ class Bridge:
             if ok or why != ENDED:
                 settle(ok, why)
             else:
-                self._follow_up(run, text, settle)
+                # Soon: the run's task is just about to let go of the session.
+                self._loop.call_soon(self._follow_up, run, text, settle)
 
         run.inbox.post(Say(text), settled)
 
     def _follow_up(self, run: Shown, text: str, settle: Callable[[bool, str], None]) -> None:
+        if self.tape.runs[-1] is not run:  # another text was first to go on from there
+            self._say(self.tape.runs[-1], text, settle)
+            return
         try:
             following = run.follow_up(text)
         except AgentLoopError as error:
@@ -186,6 +190,7 @@ class Bridge:
         following.log.on_append(self._bell.ring)
         self._on_shown(following)
         settle(True, "")
+        self._wake()
 
     # -- to the pages
 

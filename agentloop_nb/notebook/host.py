@@ -20,6 +20,7 @@ from agentloop_nb.notebook.bridge import Bridge
 from agentloop_nb.notebook.paths import notebook_path, sessions_folder
 from agentloop_nb.notebook.widget import RunWidget
 from agentloop_nb.ports import Audience, Shown
+from agentloop_nb.tools.capture import refuse_input_by
 
 _EPOCH = secrets.token_hex(4)
 """Changes with the kernel: what a page holds of another one's runs is void."""
@@ -30,6 +31,8 @@ class NotebookHost:
 
     def __init__(self) -> None:
         self._views: dict[str, tuple[RunWidget, int]] = {}
+        for owner, name in kernel.input_places():
+            refuse_input_by(owner, name)
 
     def show(self, run: Shown) -> Audience:
         """Show a live view in the current cell. Until the run ends the page is heard, whatever
@@ -74,6 +77,10 @@ class NotebookHost:
         """See `ports.Host`."""
         with kernel.hear_comms(), kernel.awake(), kernel.noting_interrupts() as interrupted:
             yield interrupted
+
+    def in_cell(self) -> bool:
+        """See `ports.Host`."""
+        return kernel.in_cell()
 
     def folder(self) -> Path | None:
         """See `ports.Host`."""

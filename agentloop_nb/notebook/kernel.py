@@ -56,6 +56,13 @@ def can_hear() -> bool:
     return _main_shell() is not None
 
 
+def input_places() -> list[tuple[Any, str]]:
+    """Where the kernel keeps what it puts into `builtins.input` and `getpass.getpass` for as long
+    as a cell runs, as (object, attribute)."""
+    kernel = _kernel()
+    return [(kernel, name) for name in ("raw_input", "getpass") if hasattr(kernel, name)]
+
+
 def _kernel() -> Any:
     return getattr(get_ipython(), "kernel", None)
 
@@ -365,6 +372,13 @@ def awake() -> Iterator[None]:
         yield
     finally:
         over = True
+
+
+def in_cell() -> bool:
+    """Whether the running task is that of the cell itself (IPython runs it as `run_cell_async`)."""
+    task = asyncio.current_task()
+    code = getattr(task.get_coro(), "cr_code", None) if task is not None else None
+    return code is not None and code.co_name == "run_cell_async"
 
 
 @contextmanager

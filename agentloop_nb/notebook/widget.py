@@ -28,3 +28,6 @@ class RunWidget(anywidget.AnyWidget):
         super().__init__(**traits)
         # Registered here, before the page can know of the widget: its hello comes at once.
         self.on_msg(lambda _widget, content, _buffers: receive(content))
+
+    def __repr__(self) -> str:
+        return f"The view of run {self.run_id}"  # what shows where no front end draws widgets

@@ -1,14 +1,15 @@
 """What a tool prints goes to its call, not to whatever cell happens to run.
 
-While tools run, stand-ins sit in `sys.stdout`, `sys.stderr`, `sys.stdin` and `builtins.input`.
-They look at a context variable: inside a tool they serve its call, anywhere else they pass
-everything on to what they stand in for. The last tool to end takes them away again; one that
-somebody kept (a `redirect_stdout` that outlives the tool) goes on passing on.
+While tools run, stand-ins sit in `sys.stdout`, `sys.stderr`, `sys.stdin`, `builtins.input` and
+`getpass.getpass`. They look at a context variable: inside a tool they serve its call, anywhere
+else they pass everything on to what they stand in for. The last tool to end takes them away again;
+one that somebody kept (a `redirect_stdout` that outlives the tool) goes on passing on.
 """
 
 from __future__ import annotations
 
 import builtins
+import getpass
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -108,21 +109,28 @@ class _Stdin(_StandIn):
 
 
 class _Input(_StandIn):
-    def __call__(self, prompt: object = "") -> str:
+    def __call__(self, *args: object, **kwargs: object) -> str:
         if _sink() is not None:
             _refuse()
-        ask: Callable[[object], str] = vars(self)["original"]
-        return ask(prompt)
+        ask: Callable[..., str] = vars(self)["original"]
+        return ask(*args, **kwargs)
 
 
-_PLACES: tuple[tuple[object, str, type[_StandIn]], ...] = (
+_places: list[tuple[object, str, type[_StandIn]]] = [
     (sys, "stdout", _Stdout),
     (sys, "stderr", _Stderr),
     (sys, "stdin", _Stdin),
     (builtins, "input", _Input),
-)
+    (getpass, "getpass", _Input),
+]
 _lock = threading.Lock()
 _users = 0
+
+
+def refuse_input_by(owner: object, name: str) -> None:
+    """Also refuse what tools ask by this attribute of an object. A notebook's kernel puts its own
+    functions into `builtins` for each cell, over the stand-ins of a tool that runs meanwhile."""
+    _places.append((owner, name, _Input))
 
 
 @contextmanager
@@ -139,7 +147,7 @@ def _take(step: int) -> None:
     global _users
     with _lock:
         _users += step
-        for owner, name, stand_in in _PLACES:
+        for owner, name, stand_in in _places:
             now = getattr(owner, name)
             if step > 0 and not isinstance(now, _StandIn):
                 setattr(owner, name, stand_in(now))

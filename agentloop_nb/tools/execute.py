@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from agentloop_nb import sentences
@@ -22,6 +21,7 @@ from agentloop_nb.tools.capture import SINK, captured
 from agentloop_nb.tools.context import ToolContext, enter
 from agentloop_nb.tools.output import CallOutput, OnOutput
 from agentloop_nb.tools.results import Normalised, failure, limit, normalise
+from agentloop_nb.tools.threads import on_thread
 from agentloop_nb.tools.tool import Tool
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ async def _outcome(tool: Tool[..., object], arguments: dict[str, object]) -> Nor
     if tool.is_async:
         value = tool.function(**arguments)
     else:
-        value = await _on_thread(tool.name, lambda: _call(tool, arguments))
+        value = await on_thread(f"tool {tool.name}", lambda: _call(tool, arguments))
     if isinstance(value, Normalised):
         return value
     if inspect.isawaitable(value):
@@ -137,7 +137,7 @@ async def _outcome(tool: Tool[..., object], arguments: dict[str, object]) -> Nor
     if value is None or isinstance(value, str):
         return normalise(value)
     # The value's own methods are the user's code: a figure may take a second to draw.
-    return await _on_thread(tool.name, lambda: normalise(value))
+    return await on_thread(f"tool {tool.name}", lambda: normalise(value))
 
 
 def _call(tool: Tool[..., object], arguments: dict[str, object]) -> Normalised | Awaitable[object]:
@@ -147,25 +147,3 @@ def _call(tool: Tool[..., object], arguments: dict[str, object]) -> Normalised |
         return value if inspect.isawaitable(value) else normalise(value)
     except BaseException as error:
         return failure(error)
-
-
-async def _on_thread(name: str, work: Callable[[], T]) -> T:
-    """`work()`, which must not raise, on a daemon thread in a copy of this context."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    variables = contextvars.copy_context()
-
-    def deliver(value: T) -> None:
-        if not future.done():
-            future.set_result(value)
-
-    def body() -> None:
-        with captured():  # also for a thread that its call has left behind
-            value = variables.run(work)
-        try:
-            loop.call_soon_threadsafe(deliver, value)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits for this any more
-
-    threading.Thread(target=body, name=f"tool {name}", daemon=True).start()
-    return await future

@@ -29,6 +29,8 @@ LIFETIME_S = 1200
 WAIT_MS = 30_000
 """The longest wait for anything on a page; most of it takes well under a second."""
 
+expect.set_options(timeout=WAIT_MS)
+
 _SETTINGS = {
     "apputils-extension/notification": '{"checkForUpdates": false, "fetchNews": "false"}',
     "docmanager-extension/plugin": '{"autosave": false}',
@@ -231,16 +233,16 @@ class Notebook:
 
     def ended(self, index: int) -> None:
         """Until a cell has run: its number stands where the star was."""
-        expect(self.prompt(index)).to_have_text(re.compile(r"\[\d+\]"), timeout=WAIT_MS)
+        expect(self.prompt(index)).to_have_text(re.compile(r"\[\d+\]"))
 
     def running(self, index: int) -> None:
-        expect(self.prompt(index)).to_have_text(re.compile(r"\[\*\]"), timeout=WAIT_MS)
+        expect(self.prompt(index)).to_have_text(re.compile(r"\[\*\]"))
 
     def printed(self, index: int, words: str) -> None:
         """Until a cell's output holds these words."""
-        expect(self.output(index).locator(".jp-RenderedText", has_text=words).first).to_be_attached(
-            timeout=WAIT_MS
-        )
+        expect(
+            self.output(index).locator(".jp-RenderedText", has_text=words).first
+        ).to_be_attached()
 
     # -- the notebook
 
@@ -330,19 +332,19 @@ class View:
 
     def asked(self) -> None:
         """Until a question is open."""
-        expect(self.part("approval")).to_be_visible(timeout=WAIT_MS)
+        expect(self.part("approval")).to_be_visible()
 
     def ended(self, words: str = "") -> None:
         """Until the newest turn has ended, with these words."""
-        expect(self.part("end").last).to_contain_text(words, timeout=WAIT_MS)
+        expect(self.part("end").last).to_contain_text(words)
 
     def says(self, words: str) -> None:
         """Until these words stand in a text of the model."""
-        expect(self.part("text").filter(has_text=words).last).to_be_visible(timeout=WAIT_MS)
+        expect(self.part("text").filter(has_text=words).last).to_be_visible()
 
     def state(self, state: str, name: str = "") -> None:
         """Until the (last) call is in a state."""
-        expect(self.call(name).last).to_have_attribute("data-state", state, timeout=WAIT_MS)
+        expect(self.call(name).last).to_have_attribute("data-state", state)
 
     @property
     def seconds(self) -> float:

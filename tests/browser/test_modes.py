@@ -27,6 +27,7 @@ def test_a_click_on_approve_is_heard_and_run_all_loses_no_cell(
         notebook.running(1)
     assert not (folder / "ran.txt").exists()
     view.approve()
+    view.state("ok", "note")
     view.says("All is written down.")
     view.ended("Done in 2 rounds")
     notebook.printed(2, "the cell below")

@@ -169,12 +169,13 @@ function Reason({ name, off, decline, close }: ReasonProps) {
     field.current?.form?.scrollIntoView({ block: "nearest" });
     field.current?.focus({ preventScroll: true });
   }, []);
+  const send = () => off || decline(field.current?.value ?? "");
   return (
     <form
       class="al-reason"
       onSubmit={(event) => {
         event.preventDefault();
-        decline(field.current?.value ?? "");
+        send();
       }}
       onKeyDown={(event) => event.key === "Escape" && close()}
     >
@@ -184,6 +185,13 @@ function Reason({ name, off, decline, close }: ReasonProps) {
         class="al-field"
         placeholder="Reason, if you like: the model reads it"
         aria-label={`Reason for declining ${name}`}
+        onKeyDown={(event) => {
+          // In JupyterLab's notebooks Enter does not submit a form by itself.
+          if (event.key === "Enter" && !event.isComposing) {
+            event.preventDefault();
+            send();
+          }
+        }}
       />
       <button type="submit" class="al-button" data-action="decline-now" disabled={off}>
         Decline

@@ -27,8 +27,9 @@ export function Notice({ connection, turn, sessionId, savedEnded }: Props) {
     return (
       <Words>
         {ended ? "A run that has ended. " : "A run. "}
-        Its view comes from the kernel that ran it, and no kernel answers now. Go on from a cell
-        with <code>{code}</code>.
+        Its view comes from the kernel that ran it, and no kernel answers now. It may be busy with a
+        cell: then the view comes by itself. If it has ended, go on from a cell with{" "}
+        <code>{code}</code>.
       </Words>
     );
   }

@@ -298,6 +298,7 @@ class Notebook:
 
     def evidence(self, folder: Path) -> str:
         """A picture and the console's log in `folder`, for a test that failed; says where."""
+        folder.mkdir(parents=True, exist_ok=True)
         picture, log = folder / "page.png", folder / "console.log"
         log.write_text("\n".join(f"{m.type}: {m.text}" for m in self.console), encoding="utf-8")
         self.page.screenshot(path=picture)

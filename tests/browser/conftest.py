@@ -12,6 +12,7 @@ from tests.conftest import CHROMIUM_FLAGS
 from tests.lab import Lab, Notebook, serve
 
 Open = Callable[..., Notebook]
+OPENED = pytest.StashKey[list[Notebook]]()
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 
 
@@ -49,13 +50,14 @@ def folder(lab: Lab, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def open_notebook(
-    lab: Lab, context: BrowserContext, folder: Path, tmp_path: Path, request: pytest.FixtureRequest
+    lab: Lab, context: BrowserContext, folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[Open]:
     """Writes a notebook of these cells and opens it; without cells, opens it in one more page.
 
     Where the test fails, pictures and consoles are kept, and the report names them.
     """
     opened: list[Notebook] = []
+    request.node.stash[OPENED] = opened
     path = f"{folder.name}/nb.ipynb"
 
     def open_it(cells: Sequence[str] = ()) -> Notebook:
@@ -66,12 +68,6 @@ def open_notebook(
         return notebook
 
     yield open_it
-    if getattr(request.node, "failed", False):
-        for number, notebook in enumerate(opened):
-            place = tmp_path / f"page{number}"
-            place.mkdir()
-            said = notebook.evidence(place)
-            request.node.add_report_section("call", "notebook", said)
     for notebook in opened[:1]:
         notebook.command("kernelmenu:shutdown")
     for notebook in opened:
@@ -82,8 +78,10 @@ def open_notebook(
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tells a fixture at its end whether the test failed."""
+    """Where a test failed, while its pages are still open: keep what they show."""
     report = yield
-    if report.when == "call":
-        item.failed = report.failed
+    if report.when == "call" and report.failed:
+        for number, notebook in enumerate(item.stash.get(OPENED, [])):
+            place = notebook.lab.root.parent / "failed" / item.name / str(number)
+            report.sections.append((f"notebook {number}", notebook.evidence(place)))
     return report

@@ -3,7 +3,7 @@ import type { Turn } from "../state";
 import type { Sent, Store } from "../store";
 import { pure } from "./pure";
 import { asksAbout, RoundView, Said } from "./round";
-import { clock, count, endTone, roundWord } from "./words";
+import { clock, count, endTone, roundWord, shortPath } from "./words";
 
 // A turn longer than this folds all but its last rounds.
 const LONG = 12;
@@ -52,7 +52,7 @@ function End({ turn }: { turn: Turn }) {
     clock(turn.elapsed ?? 0),
     `${count(input_tokens)} in`,
     `${count(output_tokens)} out`,
-    ...(turn.snapshot === null ? [] : [`saved in ${turn.snapshot}`]),
+    ...(turn.snapshot === null ? [] : [`saved in ${shortPath(turn.snapshot)}`]),
   ];
   return (
     <div
@@ -61,7 +61,10 @@ function End({ turn }: { turn: Turn }) {
       data-reason={turn.exit_reason}
       data-tone={endTone(turn.exit_reason ?? "")}
     >
-      <strong>{turn.message}</strong> <span class="al-quiet">{facts.join(" \u00b7 ")}</span>
+      <strong>{turn.message}</strong>{" "}
+      <span class="al-quiet" title={turn.snapshot ?? undefined}>
+        {facts.join(" \u00b7 ")}
+      </span>
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { foldAll, initial } from "../reduce";
 import { asking, event, runStart, says, thinks } from "../testing";
 import { remaining } from "./clock";
-import { clock, count, duration, firstLine, status, visible } from "./words";
+import { clock, count, duration, firstLine, shortPath, status, visible } from "./words";
 
 describe("numbers", () => {
   it.each([
@@ -75,3 +75,9 @@ describe("the status", () => {
     expect(status(turn, "live", false, null).text).toBe(text);
   });
 });
+
+it.each([
+  ["/home/me/work/nb.agentloop/s.json", "nb.agentloop/s.json"],
+  ["C:\\work\\nb.agentloop\\s.json", "nb.agentloop/s.json"],
+  ["s.json", "s.json"],
+])("the path %s is short", (path, short) => expect(shortPath(path)).toBe(short));

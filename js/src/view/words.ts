@@ -200,3 +200,8 @@ export function firstLine(text: string): string {
   const line = text.split("\n", 20).find((part) => part.trim() !== "") ?? "";
   return line.length > SHORT_LINE ? `${line.slice(0, SHORT_LINE)}\u2026` : line;
 }
+
+// A file as a reader looks for it: its name and its folder's, on any system.
+export function shortPath(path: string): string {
+  return path.split(/[\\/]/).slice(-2).join("/");
+}

@@ -78,9 +78,14 @@ class Inbox:
         self._closed = False
         self.stopping = threading.Event()
 
-    def post(self, message: Message, settle: Settle = _nobody_asks) -> None:
-        """Put a message down; never blocks. After the run's end `settle` hears so at once."""
-        letter = Letter(message, time.monotonic(), settle)
+    def post(
+        self, message: Message, settle: Settle = _nobody_asks, *, posted: float | None = None
+    ) -> None:
+        """Put a message down; never blocks. After the run's end `settle` hears so at once.
+
+        `posted` is the `time.monotonic()` at which it came, where that was before this call.
+        """
+        letter = Letter(message, time.monotonic() if posted is None else posted, settle)
         with self._lock:
             if not self._closed:
                 self._letters.append(letter)

@@ -91,9 +91,10 @@ class Bridge:
     def receive(self, content: object) -> None:
         """Take one message of a page, on any thread. Nonsense is answered or ignored."""
         if isinstance(content, dict):
-            self._loop.call_soon_threadsafe(self._take, content)
+            # Stamped here: an answer counts by when it came, however busy the loop is.
+            self._loop.call_soon_threadsafe(self._take, content, time.monotonic())
 
-    def _take(self, content: Content) -> None:
+    def _take(self, content: Content, came: float) -> None:
         kind, client = content.get("type"), content.get("client")
         if not isinstance(client, str):
             return
@@ -102,7 +103,7 @@ class Bridge:
         elif kind == "ack":
             self._acked(client, content.get("seq"))
         else:
-            self._command(client, content)
+            self._command(client, content, came)
         self._wake()
 
     def _welcome(self, client: str, content: Content) -> None:
@@ -127,7 +128,7 @@ class Bridge:
         if client in self._clients and isinstance(have, int):
             self._clients[client].ack(have)
 
-    def _command(self, client: str, content: Content) -> None:
+    def _command(self, client: str, content: Content, came: float) -> None:
         """Act once on a command, however often it comes; its reply is kept for the repeats."""
         command = content.get("id")
         if not isinstance(command, str):
@@ -146,9 +147,9 @@ class Bridge:
             self._done[key] = reply
             self._send(reply)
 
-        self._act(content, settle)
+        self._act(content, settle, came)
 
-    def _act(self, content: Content, settle: Callable[[bool, str], None]) -> None:
+    def _act(self, content: Content, settle: Callable[[bool, str], None], came: float) -> None:
         run = self.tape.runs[-1]
         match content:
             case {"type": "stop"}:
@@ -161,7 +162,7 @@ class Bridge:
                 if asked is None or decisions is None:
                     settle(False, "This answer fits no question here.")
                 else:
-                    asked.inbox.post(Answer(question, decisions), settle)
+                    asked.inbox.post(Answer(question, decisions), settle, posted=came)
             case _:
                 settle(False, "The kernel does not know this command. Reload the page.")
 

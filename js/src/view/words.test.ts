@@ -77,7 +77,7 @@ describe("the status", () => {
 });
 
 it.each([
-  ["/home/me/work/nb.agentloop/s.json", "nb.agentloop/s.json"],
+  ["/srv/notes/nb.agentloop/s.json", "nb.agentloop/s.json"],
   ["C:\\work\\nb.agentloop\\s.json", "nb.agentloop/s.json"],
   ["s.json", "s.json"],
 ])("the path %s is short", (path, short) => expect(shortPath(path)).toBe(short));

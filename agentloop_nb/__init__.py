@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from agentloop_nb.agent import Agent, Session, runs
+from agentloop_nb.agent import Agent
 from agentloop_nb.errors import AgentLoopError, RunFailed, RunInterrupted, UsageError
 from agentloop_nb.exits import ExitReason
 from agentloop_nb.limits import Limits
@@ -21,6 +21,7 @@ from agentloop_nb.models.openai_chat import OpenAIChatModel
 from agentloop_nb.models.openai_responses import OpenAIModel
 from agentloop_nb.ports import register_host
 from agentloop_nb.run import Result, Run
+from agentloop_nb.session import Session, runs
 from agentloop_nb.tools import ContextFilter, Tool, ToolContext, tool
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from agentloop_nb.snapshot import SessionFiles
 from agentloop_nb.transcript import SessionState
 
 if TYPE_CHECKING:
-    from agentloop_nb.agent import Session
+    from agentloop_nb.session import Session
 
 _END_WAIT_S = 10.0
 """How long an interrupted cell waits for its run to end tidily; it normally takes milliseconds."""

@@ -209,7 +209,7 @@ class SessionFiles:
         """
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / f".{self.session_id}.lock").open("a+b")
+            self._lock = self._lock_path.open("a+b")
         if self._lock is not None and not _try_lock(self._lock):
             self._lock.close()
             self._lock = None
@@ -217,6 +217,19 @@ class SessionFiles:
                 f"Session {self.session_id} is live in another kernel. Stop it there, or shut "
                 "that kernel down, and call again."
             )
+
+    def live_somewhere(self) -> bool:
+        """Whether some process, this one included, holds the session; it creates nothing."""
+        try:
+            file = self._lock_path.open("r+b")
+        except OSError:
+            return False
+        with file:  # closing it drops what the try may have taken
+            return not _try_lock(file)
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.folder / f".{self.session_id}.lock"
 
     def release(self) -> None:
         if self._lock is not None:

@@ -35,6 +35,7 @@ ROOMS: tuple[frozenset[str], ...] = tuple(
         "saver",
         "background",
         "run",
+        "session",
         "agent",
         "notebook",
         "__init__",
@@ -46,7 +47,7 @@ PLACE = {name: place for place, names in enumerate(ROOMS) for name in names}
 # limits raises, so it looks at errors beside it; within `models`, `tools`, … files are one room.
 BESIDE = {("limits", "errors"), ("loop", "closing")}
 # A protocol that names a later type for the type checker only.
-FOR_TYPES = {("run", "agent"), ("ports", "log"), ("ports", "inbox")}
+FOR_TYPES = {("run", "session"), ("session", "agent"), ("ports", "log"), ("ports", "inbox")}
 
 
 def room_of(module: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from agentloop_nb import Agent, Call, OfflineModel, Pause, Reply, UsageError, runs, tool
-from agentloop_nb.errors import SessionBusy
+from agentloop_nb import Agent, Call, OfflineModel, Pause, Reply, Result, UsageError, runs, tool
+from agentloop_nb.errors import NoRunningLoop, SessionBusy
 from agentloop_nb.events import Done, RunStart, TextDelta
 from agentloop_nb.snapshot import SessionFiles
 
@@ -85,6 +86,50 @@ def test_a_saved_session_goes_on_in_another_process_as_if_it_had_never_stopped(
     assert after.messages[:2] == before.messages
     assert runs()[-1].run_id == f"{session.id}.1"
     assert agent.sessions() == [session.id]
+
+
+def test_resume_takes_the_last_session_that_is_unfinished_and_live_nowhere(tmp_path: Path) -> None:
+    async def main() -> None:
+        agent = Agent("offline:echo", folder=tmp_path)
+        with pytest.raises(UsageError, match="No session is saved"):
+            agent.resume()
+        first, cut, last = [agent.session() for _ in range(3)]
+        for session in (first, cut, last):
+            await session.run(f"I am {session.id}.")
+        with pytest.raises(UsageError, match=rf"unfinished run.*session\('{last.id}'\)\.start"):
+            agent.resume()
+        files = SessionFiles(tmp_path, cut.id)
+        files.snapshot.unlink()
+        lines = files.journal.read_bytes().splitlines(keepends=True)
+        files.journal.write_bytes(b"".join(lines[:2]))
+        os.utime(files.journal, (1, 1))
+        assert agent.sessions() == [cut.id, first.id, last.id]
+        assert agent.sessions(unfinished=True) == [cut.id]
+        run = agent.resume()
+        assert run.session_id == cut.id
+        assert agent.sessions(unfinished=True) == []
+        with pytest.raises(UsageError, match="has an unfinished run"):
+            agent.resume()
+        assert (await run).text == f"I am {cut.id}."
+
+    asyncio.run(main())
+
+
+def test_resuming_where_no_loop_runs_says_how(tmp_path: Path) -> None:
+    agent = Agent("offline:echo", folder=tmp_path)
+    session = agent.session()
+    session.run_sync("Hello.")
+    files = SessionFiles(tmp_path, session.id)
+    files.snapshot.unlink()
+    lines = files.journal.read_bytes().splitlines(keepends=True)
+    files.journal.write_bytes(b"".join(lines[:2]))
+    with pytest.raises(NoRunningLoop, match=r"await agent\.resume\(\)"):
+        agent.resume()
+
+    async def main() -> Result:
+        return await agent.resume()
+
+    assert asyncio.run(main()).text == "Hello."
 
 
 def test_a_run_awaited_and_iterated_by_several_gives_all_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// The page's end of the wire, and the only file that sees the widget's model.
+// The page's end of the wire, and the only file that uses the widget's model: its custom messages,
+// and the traits that a saved notebook has of it.
 //
 // The way loses and reorders messages. So a batch is applied only where it continues what is there,
 // a gap or a silence makes the page say hello with what it has, and a command is sent again and
@@ -75,6 +76,17 @@ export class Channel {
   close(): void {
     clearInterval(this.#beat);
     this.#model.off("msg:custom", this.#receive);
+  }
+
+  // -- what the widget was saved with, for a page whose kernel is gone
+
+  get savedSession(): string {
+    const id = this.#model.get("session_id");
+    return typeof id === "string" ? id : "";
+  }
+
+  get savedEnded(): boolean {
+    return this.#model.get("ended") === true;
   }
 
   // Sends a command until it is replied to; returns the id that `replied` will name.

@@ -27,7 +27,6 @@ export const answerKey = (runId: string, callId: string): string => `${runId} ${
 
 export class Store implements Listener {
   readonly #channel: Channel;
-  readonly #model: Model;
   readonly #views = new Set<() => void>();
   readonly #ids = new Map<string, string[]>(); // command id → its keys
   #shown: Shown = { state: initial(), connection: "connecting", commands: {} };
@@ -38,7 +37,6 @@ export class Store implements Listener {
   #frame: number | null = null;
 
   constructor(model: Model) {
-    this.#model = model;
     this.#channel = new Channel(model, this);
   }
 
@@ -76,12 +74,12 @@ export class Store implements Listener {
   }
 
   get sessionId(): string {
-    return this.#shown.state.session_id || text(this.#model.get("session_id"));
+    return this.#shown.state.session_id || this.#channel.savedSession;
   }
 
   // Whether the widget was saved after its run had ended.
   get savedEnded(): boolean {
-    return this.#model.get("ended") === true;
+    return this.#channel.savedEnded;
   }
 
   // -- what a person does
@@ -196,5 +194,3 @@ export class Store implements Listener {
 }
 
 export const lastTurn = (state: State): Turn | undefined => state.turns.at(-1);
-
-const text = (value: unknown): string => (typeof value === "string" ? value : "");

@@ -8,8 +8,10 @@ them and says what came instead.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from typing import Any
 
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 CHECKOUT = Path(__file__).parents[1]
@@ -81,6 +84,13 @@ class Kernel:
     def pid(self) -> int:
         pid: int = self._manager.provisioner.pid
         return pid
+
+    @property
+    def ipykernel(self) -> tuple[int, int]:
+        """Its version."""
+        said = self.run("import ipykernel; print(*ipykernel.version_info[:2])")
+        major, minor = map(int, said.split())
+        return major, minor
 
     # -- saying something
 
@@ -195,12 +205,33 @@ def idle(msg_id: str) -> Predicate:
     )
 
 
+def write_spec(folder: Path, name: str, python: Path | str) -> None:
+    """A kernelspec for an interpreter that has ipykernel, in a folder of kernelspecs."""
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    arguments = ["-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {
+        "argv": [str(python), *arguments],
+        "display_name": name,
+        "language": "python",
+        "metadata": {"debugger": False},
+    }
+    (place / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
 @contextmanager
-def live_kernel(folder: Path, **environment: str) -> Iterator[Kernel]:
-    """A kernel that runs in `folder`, killed at the end. `environment` is added to this process's;
-    the user's own profile, history and start-up files are not seen."""
+def live_kernel(
+    folder: Path, python: Path | str = sys.executable, **environment: str
+) -> Iterator[Kernel]:
+    """A kernel of this interpreter that runs in `folder`, killed at the end. `environment` is added
+    to this process's; the user's own profile, history and start-up files are not seen."""
     folder.mkdir(parents=True, exist_ok=True)
-    manager = KernelManager(connection_file=str(folder / "connection.json"))
+    write_spec(folder / "kernels", "tested", python)
+    manager = KernelManager(
+        kernel_name="tested",
+        kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(folder / "kernels")]),
+        connection_file=str(folder / "connection.json"),
+    )
     manager.start_kernel(
         cwd=str(folder),
         env={

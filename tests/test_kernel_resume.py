@@ -155,7 +155,7 @@ def test_a_finished_session_is_not_resumed_but_gone_on_with(
     kernel, _, _ = asked_again
     error = kernel.cell("agent.resume()").reply()
     assert error["ename"] == "UsageError"
-    assert "has no unfinished run. Go on with agent.session('" in error["evalue"]
+    assert "an unfinished run. Go on with the last one by agent.session('" in error["evalue"]
     assert kernel.run(
         "session = agent.session(agent.sessions()[-1])\nprint((await session.run('And now?')).text)"
     ).endswith("Nothing more.\n")

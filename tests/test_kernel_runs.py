@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.kernel_envs import chosen, python_of
 from tests.kernels import Cell, Message, live_kernel, of
 from tests.pages import NOBODY, SETUP, WAYS, Notebook
 
@@ -20,10 +21,12 @@ EACH_WAY = pytest.mark.parametrize("way", WAYS)
 WAITING = pytest.mark.parametrize("way", ["await", "run_sync"])
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+@pytest.fixture(scope="module", params=chosen())
+def opened(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Notebook]:
     folder = tmp_path_factory.mktemp("runs")
-    with live_kernel(folder) as kernel:
+    with live_kernel(folder, python_of(request.param)) as kernel:
         kernel.run(SETUP)
         yield Notebook(kernel, folder)
 

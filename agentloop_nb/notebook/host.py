@@ -6,7 +6,9 @@ Puts kernel, bridge and widget together; each of the three knows nothing of the 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display as _display
 
-from agentloop_nb.notebook import kernel
+from agentloop_nb.notebook import kernel, waiting
 from agentloop_nb.notebook.bridge import Bridge
 from agentloop_nb.notebook.paths import notebook_path, sessions_folder
 from agentloop_nb.notebook.widget import RunWidget
@@ -69,18 +71,20 @@ class NotebookHost:
 
     def block(self, future: concurrent.futures.Future[Any]) -> None:
         """See `ports.Host`."""
+        _say_if_deaf()
         with kernel.hear_comms():
-            kernel.block(future)
+            waiting.block(future)
 
     @contextmanager
     def attend(self) -> Iterator[Callable[[], bool]]:
         """See `ports.Host`."""
-        with kernel.hear_comms(), kernel.awake(), kernel.noting_interrupts() as interrupted:
+        _say_if_deaf()
+        with kernel.hear_comms(), waiting.awake(), waiting.noting_interrupts() as interrupted:
             yield interrupted
 
     def in_cell(self) -> bool:
         """See `ports.Host`."""
-        return kernel.in_cell()
+        return waiting.in_cell()
 
     def folder(self) -> Path | None:
         """See `ports.Host`."""
@@ -92,6 +96,13 @@ class NotebookHost:
 def _put(widget: RunWidget) -> None:
     show: Callable[[RunWidget], None] = _display  # IPython gives it no types
     show(widget)
+
+
+@functools.cache
+def _say_if_deaf() -> None:
+    """Once: on a kernel where only background runs are safe, nobody should wonder."""
+    if why := kernel.deaf():
+        print(why, file=sys.stderr)
 
 
 def _execution() -> int:

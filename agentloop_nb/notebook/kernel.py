@@ -1,4 +1,4 @@
-"""The only file that knows ipykernel: hearing the page while a cell runs, waiting, interrupts.
+"""The only file that knows ipykernel: hearing the page while a cell runs, and losing no cell.
 
 While a cell blocks, and on most kernels while it awaits, the kernel handles no message of a widget.
 So the receive callback of the main shell's ZMQStream is wrapped while a run lives: comm messages
@@ -6,43 +6,33 @@ So the receive callback of the main shell's ZMQStream is wrapped while a run liv
 goes to the original callback, which keeps its order. A blocking cell reads by the stream's public
 `flush()`. A message that comes over a subshell takes another way, which is left as it is.
 
-What is private of ipykernel is looked up in `_main_shell` alone, for the versions named there; if
-a part is missing nothing is wrapped and `can_hear()` says so.
+What is private of ipykernel is looked up in `main_shell` and `_strands`, each for the versions that
+it names. Where a version has other parts nothing is wrapped, and `deaf()` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import inspect
 import logging
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import zmq
+from ipykernel._version import __version__, version_info
 from IPython.core.getipython import get_ipython
-
-AWAKE_S = 0.05
-"""How often a waiting cell's loop turns by itself: an interrupt is noticed only when it does
-(measured: 2.4 s late without, 0.03 s with it)."""
-
-_POLL_MS = 500
-"""A blocking cell looks up so often even when neither message nor result has woken it."""
-
-_AT_ONCE = 16
-"""Messages that a blocking cell handles before it looks at its result and at interrupts again."""
+from tornado.ioloop import PeriodicCallback
 
 _HEARD = frozenset(
     {"comm_open", "comm_msg", "comm_close", "kernel_info_request", "comm_info_request"}
 )
+_VERSION = tuple(version_info[:2])
 _PARTS = ("session", "shell_handlers", "get_parent", "set_parent", "_parent_ident")
 
 
@@ -51,9 +41,15 @@ def in_kernel() -> bool:
     return _kernel() is not None
 
 
-def can_hear() -> bool:
-    """Whether pages can be heard while a cell blocks, on this version of ipykernel."""
-    return _main_shell() is not None
+def deaf() -> str:
+    """Why no page can be heard while a cell waits, "" where it can."""
+    if main_shell() is not None:
+        return ""
+    return (
+        f"ipykernel {__version__} has not the parts that agentloop_nb needs to hear the "
+        "page while a cell waits: dialogs and Stop act when the cell is over, and calls that ask "
+        "are not run. Use run = agent.start(...), and run.result in a later cell."
+    )
 
 
 def input_places() -> list[tuple[Any, str]]:
@@ -68,7 +64,7 @@ def _kernel() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _MainShell:
+class MainShell:
     """The parts of ipykernel that hearing needs: the stream on which the main shell's messages
     reach the main thread, where replies to them go, and the lock that a running cell holds."""
 
@@ -81,25 +77,38 @@ class _MainShell:
         """Whether a cell runs; where the version has no lock to tell by, yes."""
         return self.lock is None or self.lock.locked()
 
+    @property
+    def socket(self) -> Any:
+        """To poll."""
+        return self.stream.socket
 
-def _main_shell() -> _MainShell | None:
-    """ipykernel 7.0 to 7.4: a thread of its own reads the shell's socket and forwards to the main
-    thread by a pair of sockets. ipykernel 6: the main thread reads the shell's stream itself."""
+    def read(self, at_most: int) -> None:
+        """Handle so many of the messages that have come; main thread only."""
+        self.stream.flush(zmq.POLLIN, at_most)
+
+
+def main_shell() -> MainShell | None:
+    """The parts, None where this is no kernel or one that has others.
+
+    ipykernel 6: the main thread reads the shell's stream itself. ipykernel 7.0 to 7.4: a thread of
+    its own reads the shell's socket and forwards to the main thread by a pair of sockets; a later
+    version counts as one of these as long as it has all the parts.
+    """
     kernel = _kernel()
     if kernel is None or not all(hasattr(kernel, part) for part in _PARTS):
         return None
-    thread = getattr(kernel, "shell_channel_thread", None)
     try:
-        if thread is None:
+        if _VERSION < (7, 0) or kernel.shell_channel_thread is None:
             stream = replies = kernel.shell_stream
         else:
-            stream = thread.manager.get_shell_channel_to_subshell_pair(None).to_stream
-            replies = thread.manager.get_subshell_to_shell_channel_socket(None)
+            manager = kernel.shell_channel_thread.manager
+            stream = manager.get_shell_channel_to_subshell_pair(None).to_stream
+            replies = manager.get_subshell_to_shell_channel_socket(None)
     except AttributeError:
         return None
     if not callable(getattr(stream, "_recv_callback", None)):
         return None
-    return _MainShell(kernel, stream, replies, getattr(kernel, "_main_asyncio_lock", None))
+    return MainShell(kernel, stream, replies, getattr(kernel, "_main_asyncio_lock", None))
 
 
 # -- hearing
@@ -112,7 +121,7 @@ class _Ear:
     thread while another thread takes it off.
     """
 
-    def __init__(self, shell: _MainShell) -> None:
+    def __init__(self, shell: MainShell) -> None:
         self.users = 0
         self.handling = False
         self._shell = shell
@@ -232,18 +241,54 @@ def _flush_output(replies: Any) -> None:
         replies.flush(zmq.POLLOUT)
 
 
+# -- losing no cell
+
+
+def _strands() -> bool:
+    """ipykernel 7.0 to 7.3 send replies raw on the socket that a stream of the shell-channel thread
+    reads. A send swallows the notice of a message that comes in that moment, which then waits for
+    the next one to come: a queued cell is stranded (measured: within 20 to 90 pairs of cells).
+    7.4 sends through the stream."""
+    return (7, 0) <= _VERSION < (7, 4)
+
+
+class _Reader:
+    """Looks, from the shell-channel thread itself, for messages of which no notice came."""
+
+    EVERY_MS = 100
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._timer = PeriodicCallback(self._read, self.EVERY_MS)
+        stream.io_loop.add_callback(self._timer.start)
+
+    def stop(self) -> None:
+        self._stream.io_loop.add_callback(self._timer.stop)
+
+    def _read(self) -> None:
+        if self._stream.closed():
+            self._timer.stop()
+        else:
+            self._stream.flush(zmq.POLLIN)
+
+
+# -- while a run lives
+
+
 _ear: _Ear | None = None
-_ear_lock = threading.Lock()
+_reader: _Reader | None = None
+_lock = threading.Lock()
 
 
 @contextmanager
 def hear_comms() -> Iterator[None]:
-    """While inside, messages of comms are heard also while a cell awaits or blocks.
+    """While inside, messages of comms are heard also while a cell awaits or blocks, and no queued
+    cell is stranded.
 
     May be entered several times at once and left in any order, on any thread; the last one out
-    restores the kernel. Does nothing where `can_hear()` is false.
+    restores the kernel. Does nothing where `deaf()` says so.
     """
-    shell = _main_shell()
+    shell = main_shell()
     if shell is None:
         yield
         return
@@ -254,156 +299,30 @@ def hear_comms() -> Iterator[None]:
         _leave()
 
 
-def _enter(shell: _MainShell) -> None:
-    global _ear
-    with _ear_lock:
+def handling() -> bool:
+    """Whether a message's handler is at work."""
+    return _ear is not None and _ear.handling
+
+
+def _enter(shell: MainShell) -> None:
+    global _ear, _reader
+    with _lock:
         if _ear is None:
             _ear = _Ear(shell)
+            _reader = _Reader(shell.kernel.shell_stream) if _strands() else None
         _ear.users += 1
 
 
 def _leave() -> None:
-    global _ear
-    with _ear_lock:
+    global _ear, _reader
+    with _lock:
         if _ear is None:
             raise AssertionError("Hearing ended more often than it began.")
         _ear.users -= 1
-        if not _ear.users:
-            _ear.take_off()
-            _ear = None
-
-
-# -- waiting in a blocking cell
-
-
-class _Bell:
-    """Wakes a poll, from any thread and from a signal handler. Rung after its end it does nothing:
-    a future keeps its callbacks for good."""
-
-    def __init__(self) -> None:
-        self.hearing, self._ringing = socket.socketpair()
-        self._ringing.setblocking(False)
-
-    def ring(self) -> None:
-        with suppress(OSError):
-            self._ringing.send(b".")
-
-    def close(self) -> None:
-        self.hearing.close()
-        self._ringing.close()
-
-
-def block(future: concurrent.futures.Future[Any]) -> None:
-    """Wait for a future in a blocking cell, on the main thread, reading the main shell meanwhile.
-
-    Returns within milliseconds of its end. Raises KeyboardInterrupt at once on an interrupt, also
-    in a cell that awaited something before. Messages are heard inside `hear_comms()`; without it,
-    and where `can_hear()` is false, this only waits. On another thread there are no interrupts.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        concurrent.futures.wait({future})
-        return
-    with closing(_Bell()) as bell, _held_interrupts(bell.ring) as interrupted:
-        future.add_done_callback(lambda _: bell.ring())
-        _read_until(lambda: future.done() or interrupted(), bell)
-    if interrupted():
-        raise KeyboardInterrupt
-
-
-def _read_until(over: Callable[[], bool], bell: _Bell) -> None:
-    """Handle what arrives on the main shell, until `over()` after a ring of the bell."""
-    shell = _main_shell()
-    poller = zmq.Poller()
-    poller.register(bell.hearing, zmq.POLLIN)
-    if shell is None:
-        while not over():
-            poller.poll(_POLL_MS)
-        return
-    poller.register(shell.stream.socket, zmq.POLLIN)
-    try:
-        while not over():
-            shell.stream.flush(zmq.POLLIN, _AT_ONCE)
-            poller.poll(_POLL_MS)
-    finally:
-        # What the poll has seen and nobody has read would wait, unnoticed by the kernel's loop, for
-        # the next message to come: a flush ends by telling the loop of what is left.
-        shell.stream.flush(zmq.POLLIN, _AT_ONCE)
-
-
-@contextmanager
-def _held_interrupts(ring: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Yields whether an interrupt came. It is raised at once only in a message's handler: raised
-    between the reading of a message and its handling it would lose that message, maybe a cell.
-
-    The handler in force is not called. In a cell with an `await` it would only schedule the cell's
-    cancellation on the loop that this cell blocks.
-    """
-    came = False
-
-    def hold(_number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        if _ear is not None and _ear.handling:
-            raise KeyboardInterrupt
-        ring()
-
-    before = signal.signal(signal.SIGINT, hold)
-    try:
-        yield lambda: came
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-# -- waiting in a cell that awaits
-
-
-@contextmanager
-def awake() -> Iterator[None]:
-    """While a cell awaits, keep the running loop turning, so that an interrupt is noticed."""
-    loop = asyncio.get_running_loop()
-    over = False
-
-    def turn() -> None:
-        if not over:
-            loop.call_later(AWAKE_S, turn)
-
-    turn()
-    try:
-        yield
-    finally:
-        over = True
-
-
-def in_cell() -> bool:
-    """Whether the running task is that of the cell itself (IPython runs it as `run_cell_async`)."""
-    task = asyncio.current_task()
-    code = getattr(task.get_coro(), "cr_code", None) if task is not None else None
-    return code is not None and code.co_name == "run_cell_async"
-
-
-@contextmanager
-def noting_interrupts() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether the notebook has interrupted since.
-
-    ipykernel turns an interrupt of an awaiting cell into a cancellation of the cell's task; this
-    tells it from any other cancellation. For the cell alone: where no cell runs, the kernel ignores
-    interrupts, and on other threads none arrive, so the answer is no.
-    """
-    came = False
-    before: Any = None
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        before(number, frame)
-
-    if threading.current_thread() is threading.main_thread():
-        before = signal.getsignal(signal.SIGINT)
-    if callable(before):
-        signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: came
-    finally:
-        # Not where another one lies on top by now; the kernel restores its own at the cell's end.
-        if callable(before) and signal.getsignal(signal.SIGINT) is note:
-            signal.signal(signal.SIGINT, before)
+        if _ear.users:
+            return
+        _ear.take_off()
+        _ear = None
+        if _reader is not None:
+            _reader.stop()
+            _reader = None

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, get_args
 
 from typing_extensions import TypeVar
 
@@ -28,6 +28,7 @@ from agentloop_nb.tools import Tool, ToolSet
 
 DepsT = TypeVar("DepsT", default=Any)
 Snapshots = Literal["every_tool_round", "manual"]
+WhichLoop = Literal["kernel", "thread"]
 
 
 class Agent(Generic[DepsT]):
@@ -38,7 +39,9 @@ class Agent(Generic[DepsT]):
     them. `deps` reaches tools through their ToolContext. `on_question` decides what no page can.
     `interceptors` may claim calls after the approval. `snapshots` says when a session is saved:
     at each step of a tool round and at the end, or only by `run.snapshot()`. `folder` is where,
-    by default beside the notebook.
+    by default beside the notebook. `loop="thread"` puts runs on an event loop in a thread of its
+    own (the one `run_sync` always uses): they go on while cells block, and `start` works in a
+    script too; async tools then run on that loop. The default, `"kernel"`, is the running loop.
 
     Raises UsageError (ModelNotFound, ToolDefinitionError) for what cannot work.
     """
@@ -55,9 +58,10 @@ class Agent(Generic[DepsT]):
         interceptors: Sequence[Interceptor] = (),
         on_question: OnQuestion | None = None,
         folder: str | Path | None = None,
+        loop: WhichLoop = "kernel",
     ) -> None:
-        if snapshots not in ("every_tool_round", "manual"):
-            raise UsageError(f"snapshots={snapshots!r}: give 'every_tool_round' or 'manual'.")
+        _check_words("snapshots", snapshots, get_args(Snapshots))
+        _check_words("loop", loop, get_args(WhichLoop))
         _check_kinds(
             instructions=(instructions, str),
             limits=(limits, Limits | None),
@@ -70,6 +74,7 @@ class Agent(Generic[DepsT]):
         self.tools = ToolSet(tools)
         self.limits = limits if limits is not None else Limits()
         self.snapshots: Snapshots = snapshots
+        self.loop: WhichLoop = loop
         self.deps = deps
         self.interceptors = tuple(interceptors)
         self.on_question = on_question
@@ -85,7 +90,8 @@ class Agent(Generic[DepsT]):
     def start(self, prompt: str) -> Run:
         """Begin a run, show it and return at once; it goes on while later cells run.
 
-        Needs a running event loop, as every notebook cell has; NoRunningLoop elsewhere.
+        Needs a running event loop, as every notebook cell has, or `loop="thread"`; raises
+        NoRunningLoop where there is neither.
         """
         return self.session().start(prompt)
 
@@ -170,6 +176,11 @@ def _unfinished(folder: Path, session_id: str) -> bool:
     """Whether a session's last run has not ended and nobody, in this kernel or another, runs it."""
     files = SessionFiles(folder, session_id)
     return not files.live_somewhere() and files.load().state.unfinished is not None
+
+
+def _check_words(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise UsageError(f"{name}={value!r}: give {' or '.join(map(repr, words))}.")
 
 
 def _check_kinds(**given: tuple[object, Any]) -> None:

@@ -1,14 +1,13 @@
 """The one door back into a run: a closed union of messages, posted from any thread.
 
-`post` only puts a letter down and rings; the run's loop reads. Each letter carries the moment it
-was posted, because an answer counts by that time, and a way to tell the sender what became of it.
+`post` only puts a letter down and rings; the run's loop reads. Each letter carries a way to tell
+its sender what became of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,10 +56,9 @@ Settle = Callable[[bool, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message on its way. `posted` is a `time.monotonic()` reading."""
+    """A message on its way."""
 
     message: Message
-    posted: float
     settle: Settle
 
 
@@ -78,14 +76,9 @@ class Inbox:
         self._closed = False
         self.stopping = threading.Event()
 
-    def post(
-        self, message: Message, settle: Settle = _nobody_asks, *, posted: float | None = None
-    ) -> None:
-        """Put a message down; never blocks. After the run's end `settle` hears so at once.
-
-        `posted` is the `time.monotonic()` at which it came, where that was before this call.
-        """
-        letter = Letter(message, time.monotonic() if posted is None else posted, settle)
+    def post(self, message: Message, settle: Settle = _nobody_asks) -> None:
+        """Put a message down; never blocks. After the run's end `settle` hears so at once."""
+        letter = Letter(message, settle)
         with self._lock:
             if not self._closed:
                 self._letters.append(letter)

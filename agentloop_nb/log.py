@@ -50,10 +50,6 @@ class EventLog:
         """Seconds since the run began, on a monotonic clock; what `Event.t` is measured in."""
         return time.monotonic() - self._began
 
-    def at(self, moment: float) -> float:
-        """A `time.monotonic()` reading on the run's clock."""
-        return moment - self._began
-
     @property
     def next_seq(self) -> int:
         """The number that the next event will get."""

@@ -72,11 +72,11 @@ class Session:
 
     def start(self, prompt: str) -> Run:
         """The next turn, as `Agent.start`. Raises SessionBusy while a run of it is live."""
-        return self._begin(prompt, _running_loop(_START_ELSEWHERE))
+        return self._begin(prompt, self._loop(_START_ELSEWHERE))
 
     async def run(self, prompt: str) -> Result:
         """The next turn, as `Agent.run`."""
-        return await self._begin(prompt, asyncio.get_running_loop()).owned()
+        return await self._begin(prompt, self._loop(_START_ELSEWHERE)).owned()
 
     def run_sync(self, prompt: str) -> Result:
         """The next turn, as `Agent.run_sync`."""
@@ -85,7 +85,7 @@ class Session:
     def resume(self) -> Run:
         """Go on with the session's unfinished run; see `Agent.resume`."""
         self.agent.model.check()
-        loop = _running_loop(_RESUME_ELSEWHERE)
+        loop = self._loop(_RESUME_ELSEWHERE)
         stored = self.record.stored
         unfinished = stored.state.unfinished
         if unfinished is None:
@@ -95,6 +95,15 @@ class Session:
     def follow_up(self, prompt: str, after: Run) -> Run:
         """The next turn in the view of the run before it, on that run's loop."""
         return self._begin(prompt, after.loop, audience=after.audience)
+
+    def _loop(self, elsewhere: str) -> asyncio.AbstractEventLoop:
+        """Where the next run lives. Raises NoRunningLoop with the words for that."""
+        if self.agent.loop == "thread":
+            return background_loop()
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:
+            raise NoRunningLoop(elsewhere) from None
 
     def _begin(
         self, prompt: str, loop: asyncio.AbstractEventLoop, audience: Audience | None = None
@@ -226,18 +235,11 @@ def _show(run: Run) -> Audience | None:
 
 _START_ELSEWHERE = (
     "agent.start(...) needs a running event loop to go on in the background, and there is "
-    "none here (a script, or IPython's terminal). Use agent.run_sync(...), or "
-    "asyncio.run(agent.run(...))."
+    "none here (a script, or IPython's terminal). Use agent.run_sync(...), "
+    "asyncio.run(agent.run(...)), or Agent(..., loop='thread'), whose runs go on in a thread."
 )
 _RESUME_ELSEWHERE = (
     "agent.resume(...) needs a running event loop, and there is none here (a script, or IPython's "
-    "terminal). Write `async def main(): return await agent.resume()` and call "
-    "asyncio.run(main())."
+    "terminal). Give the agent a loop of its own, Agent(..., loop='thread'), and wait with "
+    "agent.resume().wait()."
 )
-
-
-def _running_loop(elsewhere: str) -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise NoRunningLoop(elsewhere) from None

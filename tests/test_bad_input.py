@@ -103,11 +103,18 @@ def test_a_prompt_that_is_not_text(prompt: Any) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_start_without_a_running_loop_names_the_two_ways_that_work() -> None:
+def test_start_without_a_running_loop_names_the_ways_that_work() -> None:
     with pytest.raises(NoRunningLoop) as caught:
         Agent("offline:echo").start("Go.")
     assert "run_sync" in str(caught.value)
     assert "asyncio.run" in str(caught.value)
+    assert Agent("offline:echo", loop="thread").start("Go.").wait(30).text == "Go."
+
+
+@pytest.mark.parametrize("name", ["loop", "snapshots"])
+def test_a_word_that_is_no_choice_names_the_choices(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}='none': give '.+' or '.+'"):
+        Agent("offline:echo", **{name: "none"})
 
 
 def test_a_second_live_run_in_a_session_is_refused_with_what_to_do() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop_nb import Agent, Call, OfflineModel, Pause, Reply, Result, UsageError, runs, tool
+from agentloop_nb import Agent, Call, OfflineModel, Pause, Reply, UsageError, runs, tool
 from agentloop_nb.errors import NoRunningLoop, SessionBusy
 from agentloop_nb.events import Done, RunStart, TextDelta
 from agentloop_nb.snapshot import SessionFiles
@@ -123,13 +123,10 @@ def test_resuming_where_no_loop_runs_says_how(tmp_path: Path) -> None:
     files.snapshot.unlink()
     lines = files.journal.read_bytes().splitlines(keepends=True)
     files.journal.write_bytes(b"".join(lines[:2]))
-    with pytest.raises(NoRunningLoop, match=r"await agent\.resume\(\)"):
+    with pytest.raises(NoRunningLoop, match=r"loop='thread'.*\.wait\(\)"):
         agent.resume()
-
-    async def main() -> Result:
-        return await agent.resume()
-
-    assert asyncio.run(main()).text == "Hello."
+    threaded = Agent("offline:echo", folder=tmp_path, loop="thread")
+    assert threaded.resume().wait(30).text == "Hello."
 
 
 def test_a_run_awaited_and_iterated_by_several_gives_all_the_same(tmp_path: Path) -> None:

@@ -1,18 +1,20 @@
 """Where a run asks a person: one open question, its clock, and what each answer came to.
 
-An answer counts by the moment it was posted, so one that waited behind a busy loop is honoured.
-First decision on a call wins; late, second, foreign and malformed ones do nothing and are told so.
+Time in which a cell holds the loop is not counted, and a clock that runs out first looks at what
+has arrived, so an answer given to a busy kernel is honoured. First decision on a call wins; late,
+second, foreign and malformed ones do nothing and are told so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from agentloop_nb.events import AnswerEvent, AnyEvent, QuestionEvent, Warning
 from agentloop_nb.inbox import Answer, Letter
+from agentloop_nb.patience import Patience
 from agentloop_nb.ports import Audience
 from agentloop_nb.questions import Approval, ApprovalItem, DecidedBy, Decision, Question
 from agentloop_nb.tools.threads import on_thread
@@ -20,6 +22,9 @@ from agentloop_nb.tools.threads import on_thread
 HELLO_WAIT_S = 5.0
 """How long a question waits for a page to say hello. A page does so within a second of being
 shown (see "More measured facts": 0.1 to 0.5 s after a reload); papermill and nbconvert never do."""
+
+SEEN_S = 1.0
+"""A countdown shows whole seconds: a question held up for so long is asked again."""
 
 Decided = bool | Mapping[str, bool]
 OnQuestion = Callable[[Question], Decided | Awaitable[Decided]]
@@ -49,11 +54,10 @@ class Desk:
 
     async def ask(self, question_id: str, items: Sequence[ApprovalItem], round: int) -> None:
         """Ask until every call is decided or nobody will. The rulings are in the events."""
-        question = Approval(question_id, tuple(items), self._wait_s)
-        self._open = _Open(question, round, self._wait_s)
-        self._emit(QuestionEvent(question=question, round=round))
+        self._open = open_ = _Open(question_id, items, round, self._wait_s)
+        self._emit(QuestionEvent(question=open_.question, round=round))
         try:
-            await self._until_decided(self._open)
+            await self._until_decided(open_)
         except asyncio.CancelledError:
             self._close("stop")
             raise
@@ -66,35 +70,41 @@ class Desk:
         if self._audience is None:
             await self._without_a_page(open_)
             return
-        if not await self._wait(open_, HELLO_WAIT_S) and not self._audience.present():
+        hello = Patience(HELLO_WAIT_S)
+        if not await self._wait(open_, open_.decided, hello) and not self._audience.present():
             await self._without_a_page(open_)
-        elif not await self._wait(open_, None):
+        elif not await self._wait(open_, open_.decided):
             self._close("timeout")
 
-    async def _wait(self, open_: _Open, at_most_s: float | None) -> bool:
-        """Whether all is decided, once it is, the clock ran out or `at_most_s` have passed."""
-        waits = [s for s in (open_.remaining_s(), at_most_s) if s is not None]
-        try:
-            async with asyncio.timeout(max(min(waits), 0.0) if waits else None):
-                await open_.decided.wait()
-        except TimeoutError:
+    async def _wait(
+        self, open_: _Open, what: asyncio.Future[Any], at_most: Patience | None = None
+    ) -> bool:
+        """Whether something came about before the clock ran out, or another one did."""
+
+        def held(late_s: float) -> None:
+            if open_.move(late_s):  # or the page's countdown would run out before ours
+                self._emit(QuestionEvent(question=open_.question, round=open_.round))
+
+        if not await open_.patience.wait(what, at_most, held):
             self._drain()
-        return open_.decided.is_set()
+        return what.done()
 
     async def _without_a_page(self, open_: _Open) -> None:
         if self._on_question is None:
             self._close("nobody")
             return
+        asked = asyncio.ensure_future(_put(self._on_question, open_.question))
         try:
-            async with asyncio.timeout(open_.remaining_s()):
-                decisions = _read(await _put(self._on_question, open_.question), open_.undecided)
-        except TimeoutError:
-            self._close("timeout")
-            return
+            if not await self._wait(open_, asked):
+                self._close("timeout")
+                return
+            decisions = _read(asked.result(), open_.undecided)
         except _AskFailed as failure:
             self._emit(Warning(message=f"{failure} The call did not run.", round=open_.round))
             self._close("error")
             return
+        finally:
+            asked.cancel()
         if decisions:
             self._decide(open_, decisions, "on_question")
         self._close("error")  # what it left undecided
@@ -102,11 +112,8 @@ class Desk:
     def answer(self, letter: Letter, answer: Answer) -> None:
         """Take a person's decisions, as far as they belong to what is open."""
         open_ = self._open
-        if open_ is None or open_.question.id != answer.question_id:
+        if open_ is None or open_.id != answer.question_id:
             letter.settle(False, "This question is closed.")
-            return
-        if letter.posted > open_.deadline:
-            letter.settle(False, "The time to answer was over.")
             return
         wanted = {d.call_id: d for d in reversed(answer.decisions)}  # the first on a call wins
         decisions = [wanted[i] for i in open_.undecided if i in wanted]
@@ -124,15 +131,15 @@ class Desk:
         closed = not open_.undecided
         self._emit(
             AnswerEvent(
-                id=open_.question.id,
+                id=open_.id,
                 decisions=tuple(decisions),
                 by=by,
                 closed=closed,
                 round=open_.round,
             )
         )
-        if closed:
-            open_.decided.set()
+        if closed and not open_.decided.done():
+            open_.decided.set_result(None)
 
     def _close(self, by: DecidedBy) -> None:
         """Nobody decides the rest: not run."""
@@ -185,17 +192,30 @@ def _read(said: object, undecided: Sequence[str]) -> list[Decision]:
 
 
 class _Open:
-    """The open question. `deadline` is a `time.monotonic()` reading."""
+    """The open question, and what is left of its time."""
 
-    def __init__(self, question: Approval, round: int, wait_s: float | None) -> None:
-        self.question = question
+    def __init__(
+        self, question_id: str, items: Sequence[ApprovalItem], round: int, wait_s: float | None
+    ) -> None:
+        self.id = question_id
         self.round = round
-        self.deadline = float("inf") if wait_s is None else time.monotonic() + wait_s
-        self.all_ids = [item.call_id for item in question.items]
+        self.patience = Patience(wait_s)
+        self.all_ids = [item.call_id for item in items]
         self.undecided = list(self.all_ids)
-        self.decided = asyncio.Event()
+        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._items = tuple(items)
+        self._moved_s = 0.0
 
-    def remaining_s(self) -> float | None:
-        if self.deadline == float("inf"):
-            return None
-        return self.deadline - time.monotonic()
+    @property
+    def question(self) -> Approval:
+        """What is still asked, with the time that is left."""
+        items = tuple(item for item in self._items if item.call_id in self.undecided)
+        return Approval(self.id, items, self.patience.left_s)
+
+    def move(self, late_s: float) -> bool:
+        """Whether the clock has by now been held for so long that a person would see it."""
+        self._moved_s += late_s
+        if self._moved_s < SEEN_S or self.patience.left_s is None:
+            return False
+        self._moved_s = 0.0
+        return True

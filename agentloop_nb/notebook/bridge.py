@@ -91,10 +91,9 @@ class Bridge:
     def receive(self, content: object) -> None:
         """Take one message of a page, on any thread. Nonsense is answered or ignored."""
         if isinstance(content, dict):
-            # Stamped here: an answer counts by when it came, however busy the loop is.
-            self._loop.call_soon_threadsafe(self._take, content, time.monotonic())
+            self._loop.call_soon_threadsafe(self._take, content)
 
-    def _take(self, content: Content, came: float) -> None:
+    def _take(self, content: Content) -> None:
         kind, client = content.get("type"), content.get("client")
         if not isinstance(client, str):
             return
@@ -103,7 +102,7 @@ class Bridge:
         elif kind == "ack":
             self._acked(client, content.get("seq"))
         else:
-            self._command(client, content, came)
+            self._command(client, content)
         self._wake()
 
     def _welcome(self, client: str, content: Content) -> None:
@@ -128,7 +127,7 @@ class Bridge:
         if client in self._clients and isinstance(have, int):
             self._clients[client].ack(have)
 
-    def _command(self, client: str, content: Content, came: float) -> None:
+    def _command(self, client: str, content: Content) -> None:
         """Act once on a command, however often it comes; its reply is kept for the repeats."""
         command = content.get("id")
         if not isinstance(command, str):
@@ -147,9 +146,9 @@ class Bridge:
             self._done[key] = reply
             self._send(reply)
 
-        self._act(content, settle, came)
+        self._act(content, settle)
 
-    def _act(self, content: Content, settle: Callable[[bool, str], None], came: float) -> None:
+    def _act(self, content: Content, settle: Callable[[bool, str], None]) -> None:
         run = self.tape.runs[-1]
         match content:
             case {"type": "stop"}:
@@ -162,7 +161,7 @@ class Bridge:
                 if asked is None or decisions is None:
                     settle(False, "This answer fits no question here.")
                 else:
-                    asked.inbox.post(Answer(question, decisions), settle, posted=came)
+                    asked.inbox.post(Answer(question, decisions), settle)
             case _:
                 settle(False, "The kernel does not know this command. Reload the page.")
 

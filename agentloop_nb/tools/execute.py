@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from agentloop_nb import sentences
 from agentloop_nb.messages import ToolResult
+from agentloop_nb.patience import Patience
 from agentloop_nb.tools.arguments import Prepared
 from agentloop_nb.tools.capture import SINK, captured
 from agentloop_nb.tools.context import ToolContext, enter
@@ -26,10 +27,6 @@ from agentloop_nb.tools.tool import Tool
 
 T = TypeVar("T")
 
-LATE_S = 0.05
-"""A timer that fires later than this was held up, and with it what the tool waited for."""
-GRACE_S = 0.25
-"""Longest time given to what a held-up loop has to hand over before a timeout is ruled."""
 UNWIND_S = 0.1
 """Longest wait for a cancelled async tool to run its `finally` blocks."""
 
@@ -60,7 +57,7 @@ async def execute(
         arguments[tool.parameters.context] = live
     job = asyncio.get_running_loop().create_task(_run(tool, arguments), context=variables)
     try:
-        done = await _wait(job, limit_s)
+        done = await Patience(limit_s).wait(job)
     except asyncio.CancelledError:
         await _give_up(job, live, output)
         raise
@@ -78,17 +75,6 @@ async def execute(
 def _enter(context: ToolContext[Any], output: CallOutput) -> None:
     enter(context)
     SINK.set(output)
-
-
-async def _wait(job: asyncio.Task[Normalised], limit_s: float | None) -> bool:
-    """Whether the job ended in time. A timer that fires late rules only after a look at what
-    the loop, held up by a blocking cell, has to hand over."""
-    loop = asyncio.get_running_loop()
-    due = None if limit_s is None else loop.time() + limit_s
-    await asyncio.wait({job}, timeout=limit_s)
-    if not job.done() and due is not None and (late := loop.time() - due) > LATE_S:
-        await asyncio.wait({job}, timeout=min(late, GRACE_S))
-    return job.done()
 
 
 async def _give_up(

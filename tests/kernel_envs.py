@@ -20,7 +20,7 @@ ALL = ("6.29.5", "6.30.1", "6.31.0", "7.0.1", "7.1.0", "7.2.0", "7.3.0", INSTALL
 IN_CI = (INSTALLED, "6.29.5", "7.1.0")
 """The newest; the oldest we promise; and one on which stock ipykernel can lose a queued cell."""
 
-_WHAT = ("anywidget", "ipywidgets", "pydantic", "typing_extensions", "nest-asyncio")
+_WHAT = ("anthropic", "anywidget", "ipywidgets", "pydantic", "typing_extensions", "nest-asyncio")
 """What the kernel's side of the package imports in these tests; the rest is the server's."""
 
 MAKE_S = 300
@@ -39,7 +39,7 @@ def python_of(version: str) -> Path:
     place = CHECKOUT / ".kernels" / version
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     made = place / "made"
-    if not made.exists():
+    if not made.exists() or made.read_text() != " ".join(_WHAT):
         try:
             _make(place, python, version)
         except (OSError, subprocess.SubprocessError) as error:
@@ -47,7 +47,7 @@ def python_of(version: str) -> Path:
             if os.environ.get("CI") == "true":
                 pytest.fail(why)
             pytest.skip(why)
-        made.touch()
+        made.write_text(" ".join(_WHAT))
     return python
 
 

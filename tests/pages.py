@@ -77,6 +77,8 @@ class View:
 
     def items(self, kind: str) -> list[dict[str, Any]]:
         """What the last turn shows of one kind: `text`, `call`, `say`, ..."""
+        if not self.state["turns"]:
+            return []
         return [i for r in self.turn["rounds"] for i in r["items"] if i["kind"] == kind]
 
     def text(self) -> str:

@@ -377,7 +377,7 @@ def test_two_listeners_leave_in_any_order_and_on_any_thread(kernel: Kernel) -> N
     cell, comm = wait_in(kernel, "block")
     hears(kernel, comm, "go")
     kernel.until(idle(cell))
-    kernel.run("assert k._ear.users == 1")
+    kernel.run("assert k._users == 1")
     kernel.run(
         "thread = threading.Thread(target=second.__exit__, args=(None, None, None))\n"
         "thread.start(); thread.join()"

@@ -39,8 +39,6 @@ class NotebookHost:
     def show(self, run: Shown) -> Audience:
         """Show a live view in the current cell. Until the run ends the page is heard, whatever
         cells do meanwhile."""
-        listening = ExitStack()
-        listening.enter_context(kernel.hear_comms())
         widget = RunWidget(
             lambda content: bridge.receive(content),
             session_id=run.session_id,
@@ -51,13 +49,18 @@ class NotebookHost:
             widget.run_id = following.run_id
             widget.ended = False
             self._views[following.run_id] = (widget, -1)
-            _at_end(following, lambda: setattr(widget, "ended", True))
+            attend(following)
+
+        def attend(live: Shown) -> None:
+            listening = ExitStack()
+            listening.enter_context(kernel.hear_view(widget.model_id, bridge.receive))
+            _at_end(live, listening.close)
+            _at_end(live, lambda: setattr(widget, "ended", True))
 
         epoch = f"{_EPOCH}.{widget.model_id}"
         bridge = Bridge(run, widget.send, epoch=epoch, on_shown=shown)
         self._views[run.run_id] = (widget, _execution())
-        _at_end(run, lambda: setattr(widget, "ended", True))
-        _at_end(run, listening.close)
+        attend(run)
         _put(widget)
         return bridge
 

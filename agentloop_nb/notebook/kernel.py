@@ -72,6 +72,8 @@ class MainShell:
     stream: Any
     replies: Any
     lock: asyncio.Lock | None
+    front: Any = None
+    """The stream on which a thread of its own receives the shell's messages; none on 6."""
 
     def cell_runs(self) -> bool:
         """Whether a cell runs; where the version has no lock to tell by, yes."""
@@ -99,63 +101,75 @@ def main_shell() -> MainShell | None:
         return None
     try:
         if _VERSION < (7, 0) or kernel.shell_channel_thread is None:
-            stream = replies = kernel.shell_stream
+            front, stream, replies = None, kernel.shell_stream, kernel.shell_stream
         else:
+            front = kernel.shell_stream
             manager = kernel.shell_channel_thread.manager
             stream = manager.get_shell_channel_to_subshell_pair(None).to_stream
             replies = manager.get_subshell_to_shell_channel_socket(None)
     except AttributeError:
         return None
-    if not callable(getattr(stream, "_recv_callback", None)):
+    streams = [stream] if front is None else [stream, front]
+    if not all(callable(getattr(each, "_recv_callback", None)) for each in streams):
         return None
-    return MainShell(kernel, stream, replies, getattr(kernel, "_main_asyncio_lock", None))
+    return MainShell(kernel, stream, replies, getattr(kernel, "_main_asyncio_lock", None), front)
 
 
 # -- hearing
 
 
-class _Ear:
-    """A wrapper around the receive callback of the main shell's stream; one life long, worn once.
+class _Wrapper:
+    """A wrapper around the receive callback of a stream; one life long, worn once.
 
-    It never forgets the callback that it wraps: a message may be on its way through it on the main
-    thread while another thread takes it off.
+    It never forgets the callback that it wraps: a message may be on its way through it on the
+    stream's thread while another thread takes it off.
     """
 
-    def __init__(self, shell: MainShell) -> None:
-        self.users = 0
-        self.handling = False
+    def __init__(self, shell: MainShell, stream: Any) -> None:
+        self.worn = True
         self._shell = shell
-        self._original: Callable[[Any], Any] = shell.stream._recv_callback
+        self._stream = stream
+        self._original: Callable[[Any], Any] = stream._recv_callback
         # Set as it is and not by `on_recv`, which touches the socket: any thread may come here.
-        shell.stream._recv_callback = self._receive
+        stream._recv_callback = self._receive
 
     def take_off(self) -> None:
         """Restore the callback; where somebody has wrapped this one in turn, just pass on."""
-        if self._shell.stream._recv_callback == self._receive:
-            self._shell.stream._recv_callback = self._original
+        self.worn = False
+        if self._stream._recv_callback == self._receive:
+            self._stream._recv_callback = self._original
 
     def _receive(self, frames: Any) -> Any:
-        if not self.users or self._kind(frames) not in _HEARD:
+        raise NotImplementedError
+
+    def _peek(self, frames: Any) -> Any:
+        """The message, its content not read yet, {} where these frames are none, such as the
+        one-frame notes that ipykernel 7.4 sends to itself. Does not count as its one delivery."""
+        session = self._shell.kernel.session
+        try:
+            _, peeked = session.feed_identities(frames, copy=False)
+            return session.deserialize(peeked, content=False, copy=False)
+        except Exception:
+            return {}
+
+
+class _Ear(_Wrapper):
+    """On the main shell's stream, for all that a page needs while a cell awaits or blocks."""
+
+    def __init__(self, shell: MainShell) -> None:
+        self.handling = False
+        super().__init__(shell, shell.stream)
+
+    def _receive(self, frames: Any) -> Any:
+        if not self.worn or _kind(self._peek(frames)) not in _HEARD:
             return self._original(frames)
         try:
             return self._hear(frames)
         except KeyboardInterrupt:
             # In a loop nested in a plain cell (nest_asyncio). The stream, cut short, does not get
             # to look for what else has arrived, and the socket says so only once.
-            stream = self._shell.stream
-            stream.io_loop.add_callback(stream.flush, zmq.POLLIN)
+            self._stream.io_loop.add_callback(self._stream.flush, zmq.POLLIN)
             raise
-
-    def _kind(self, frames: Any) -> str:
-        """The message's type, "" where these frames are none, such as the one-frame notes that
-        ipykernel 7.4 sends to itself. Peeking does not count as the message's one delivery."""
-        session = self._shell.kernel.session
-        try:
-            _, peeked = session.feed_identities(frames, copy=False)
-            header = session.deserialize(peeked, content=False, copy=False)["header"]
-            return str(header["msg_type"])
-        except Exception:
-            return ""
 
     def _hear(self, frames: Any) -> None:
         kernel = self._shell.kernel
@@ -188,6 +202,50 @@ class _Ear:
             self.handling = False
             _flush_output(self._shell.replies)
             kernel._publish_status("idle", "shell", parent=message)
+
+
+def _kind(message: Any) -> str:
+    return str(message["header"].get("msg_type")) if message else ""
+
+
+class _Door(_Wrapper):
+    """On the stream of the shell-channel thread, for what pages say to views of ours: it gets in
+    while a cell blocks the main thread. Only marshals; the page hears later, from the main thread,
+    that the message was handled."""
+
+    def __init__(self, shell: MainShell) -> None:
+        super().__init__(shell, shell.front)
+
+    def _receive(self, frames: Any) -> Any:
+        if self.worn and not _reading and _views and self._taken(frames):
+            return None
+        return self._original(frames)
+
+    def _taken(self, frames: Any) -> bool:
+        """Whether it was for a view, which then has heard it."""
+        kernel, message = self._shell.kernel, self._peek(frames)
+        if _kind(message) != "comm_msg":
+            return False
+        try:
+            content = kernel.session.unpack(message["content"])
+            receive, data = _views.get(content["comm_id"]), content["data"]
+            if receive is None or data["method"] != "custom":
+                return False
+            said = data["content"]
+        except Exception:
+            return False  # the kernel says what is wrong with it
+        kernel.io_loop.add_callback(self._publish, message)
+        receive(said)
+        return True
+
+    def _publish(self, message: Any) -> None:
+        """On the main thread, where the status of a running cell can be told."""
+        kernel = self._shell.kernel
+        kernel._publish_status("busy", "shell", parent=message)
+        kernel._publish_status("idle", "shell", parent=message)
+        if self._shell.cell_runs():
+            parent = Context().run(kernel.get_parent, "shell")
+            kernel._publish_status("busy", "shell", parent=parent)
 
 
 @contextmanager
@@ -275,15 +333,21 @@ class _Reader:
 # -- while a run lives
 
 
+Receive = Callable[[object], None]
+
+_users = 0
 _ear: _Ear | None = None
+_door: _Door | None = None
 _reader: _Reader | None = None
+_reading = False
+_views: dict[str, Receive] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
 def hear_comms() -> Iterator[None]:
-    """While inside, messages of comms are heard also while a cell awaits or blocks, and no queued
-    cell is stranded.
+    """While inside, messages of comms are heard also while a cell awaits, or blocks in `reading()`,
+    and no queued cell is stranded.
 
     May be entered several times at once and left in any order, on any thread; the last one out
     restores the kernel. Does nothing where `deaf()` says so.
@@ -299,30 +363,53 @@ def hear_comms() -> Iterator[None]:
         _leave()
 
 
+@contextmanager
+def hear_view(comm_id: str, receive: Receive) -> Iterator[None]:
+    """As `hear_comms`, and what the pages of one widget say reaches `receive`, on any thread, also
+    while any cell blocks, where the version allows that. `receive` must only marshal."""
+    with hear_comms():
+        _views[comm_id] = receive
+        try:
+            yield
+        finally:
+            _views.pop(comm_id, None)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """While the main thread, in a blocking cell, reads the main shell itself."""
+    global _reading
+    _reading = True
+    try:
+        yield
+    finally:
+        _reading = False
+
+
 def handling() -> bool:
     """Whether a message's handler is at work."""
     return _ear is not None and _ear.handling
 
 
 def _enter(shell: MainShell) -> None:
-    global _ear, _reader
+    global _users, _ear, _door, _reader
     with _lock:
-        if _ear is None:
+        if not _users:
             _ear = _Ear(shell)
-            _reader = _Reader(shell.kernel.shell_stream) if _strands() else None
-        _ear.users += 1
+            _door = _Door(shell) if shell.front is not None else None
+            _reader = _Reader(shell.front) if _strands() and shell.front is not None else None
+        _users += 1
 
 
 def _leave() -> None:
-    global _ear, _reader
+    global _users, _ear, _door, _reader
     with _lock:
-        if _ear is None:
-            raise AssertionError("Hearing ended more often than it began.")
-        _ear.users -= 1
-        if _ear.users:
+        _users -= 1
+        if _users:
             return
-        _ear.take_off()
-        _ear = None
+        for worn in (_ear, _door):
+            if worn is not None:
+                worn.take_off()
         if _reader is not None:
             _reader.stop()
-            _reader = None
+        _ear = _door = _reader = None

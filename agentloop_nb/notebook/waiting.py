@@ -75,14 +75,15 @@ def _read_until(over: Callable[[], bool], bell: _Bell) -> None:
             poller.poll(_POLL_MS)
         return
     poller.register(shell.socket, zmq.POLLIN)
-    try:
-        while not over():
+    with kernel.reading():
+        try:
+            while not over():
+                shell.read(_AT_ONCE)
+                poller.poll(_POLL_MS)
+        finally:
+            # What the poll has seen and nobody has read would wait, unnoticed by the kernel's loop,
+            # for the next message to come: a read ends by telling the loop of what is left.
             shell.read(_AT_ONCE)
-            poller.poll(_POLL_MS)
-    finally:
-        # What the poll has seen and nobody has read would wait, unnoticed by the kernel's loop, for
-        # the next message to come: a read ends by telling the loop of what is left.
-        shell.read(_AT_ONCE)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ import nbformat
 import psutil
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
+from tests.kernels import write_spec
+
 CHECKOUT = Path(__file__).parents[1]
 SHOTS = "AGENTLOOP_NB_SHOTS"
 START_S = 60
@@ -59,16 +61,20 @@ class Lab:
         self.url = url
         self.token = token
 
-    def write(self, path: str, cells: Sequence[str]) -> Path:
-        """Write a notebook of code cells; returns its file."""
+    def write(self, path: str, cells: Sequence[str], kernel: str = "python3") -> Path:
+        """Write a notebook of code cells for a kernelspec; returns its file."""
         notebook = nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(cell.strip("\n")) for cell in cells],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}},
+            metadata={"kernelspec": {"name": kernel, "display_name": kernel}},
         )
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, file)
         return file
+
+    def offer(self, name: str, python: Path) -> None:
+        """Have a kernelspec for an interpreter that has ipykernel."""
+        write_spec(self.root.parent / "data" / "kernels", name, python)
 
     def address(self, path: str) -> str:
         return f"{self.url}doc/tree/{path}?token={self.token}"
@@ -204,6 +210,14 @@ class Notebook:
 
     def cell(self, index: int) -> Locator:
         return self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]')
+
+    def shown(self, index: int) -> None:
+        """Scroll to a cell: of a long notebook Lab has only those in sight on the page."""
+        self.page.evaluate(
+            "async i => { await window.jupyterapp.shell.currentWidget.content.scrollToItem(i) }",
+            index,
+        )
+        self.cell(index).wait_for()
 
     def output(self, index: int) -> Locator:
         return self.cell(index).locator(".jp-Cell-outputArea")

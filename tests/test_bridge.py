@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from agentloop_nb.events import Done, MessageEvent, RoundStart, RunStart, TextDe
 from agentloop_nb.inbox import Answer, Inbox, Say, Stop
 from agentloop_nb.log import EventLog
 from agentloop_nb.messages import NO_USAGE, Message, Opaque, Text, Thinking
+from agentloop_nb.notebook import bridge as bridge_module
 from agentloop_nb.notebook.bridge import UNACKED_BYTES, Bridge
 from agentloop_nb.notebook.tape import BATCH_BYTES, take_batch
 from agentloop_nb.viewstate import fold, initial
@@ -417,3 +419,28 @@ def test_merged_deltas_fold_to_the_same_view(
             fold(merged, data)
         position += count
     assert merged == one_by_one
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_page_that_speaks_while_the_loop_is_held_hears_at_least_that(
+    held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge_module, "HELD_S", 0.2)
+
+    async def main() -> list[object]:
+        sent: list[dict[str, Any]] = []
+        run = StandIn()
+        bridge = Bridge(run, sent.append, epoch="e1")
+        hello = {"type": "hello", "client": "p", "epoch": None, "have": -1}
+        bridge.receive(hello)
+        async with asyncio.timeout(30):
+            while not any(message["type"] == "tick" for message in sent):
+                await asyncio.sleep(0)
+        sent.clear()
+        threading.Event().wait(0.3 if held else 0)  # a synchronous cell
+        thread = threading.Thread(target=bridge.receive, args=(hello,))
+        thread.start()
+        thread.join()
+        return [message["held"] for message in sent]
+
+    assert asyncio.run(main()) == ([True] if held else [])

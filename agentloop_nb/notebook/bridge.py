@@ -11,6 +11,7 @@ page nothing is sent: the log is the buffer.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -28,6 +29,8 @@ PROTOCOL = 1
 BATCH_PAUSE_S = 0.05
 UNACKED_BYTES = 1_000_000
 TICK_S = 1.0
+HELD_S = 2.0
+"""A run's loop that has not turned for so long is held: a tick is two of its beats late."""
 CLIENT_GONE_S = 30.0
 """A page that has not acknowledged for so long gets nothing more until its next hello."""
 
@@ -80,6 +83,8 @@ class Bridge:
         self._bell = Bell(self._loop)
         self._pump_task: asyncio.Task[None] | None = None
         self._hello = False
+        self._thread: int | None = None
+        self._turned = 0.0
         run.log.on_append(self._bell.ring)
 
     def present(self) -> bool:
@@ -89,9 +94,17 @@ class Bridge:
     # -- from the page
 
     def receive(self, content: object) -> None:
-        """Take one message of a page, on any thread. Nonsense is answered or ignored."""
+        """Take one message of a page, on any thread. Nonsense is answered or ignored, and where
+        the run's loop is held the page hears at least that."""
         if isinstance(content, dict):
             self._loop.call_soon_threadsafe(self._take, content)
+            if self._held():
+                self._tick(held=True)
+
+    def _held(self) -> bool:
+        """Whether a cell, or a tool that blocks, keeps the run's loop from turning."""
+        elsewhere = self._thread not in (None, threading.get_ident())
+        return elsewhere and self.tape.live and time.monotonic() - self._turned > HELD_S
 
     def _take(self, content: Content) -> None:
         kind, client = content.get("type"), content.get("client")
@@ -206,9 +219,10 @@ class Bridge:
         """Send what there is, at its pace, until the run has ended and all pages have all of it.
         A page that comes later starts it again with its hello."""
         ticked = 0.0
+        self._thread = threading.get_ident()
         while True:
             self._bell.clear()
-            now = time.monotonic()
+            now = self._turned = time.monotonic()
             self._forget_the_gone(now)
             waits = [self._serve(name, client, now) for name, client in self._clients.items()]
             if self.tape.live and now - ticked >= TICK_S:
@@ -234,15 +248,15 @@ class Bridge:
         except TimeoutError:
             pass
 
-    def _tick(self) -> None:
-        self._send(
-            {
-                "type": "tick",
-                "epoch": self._epoch,
-                "last": len(self.tape) - 1,
-                "now": round(self.tape.now(), 3),
-            }
-        )
+    def _tick(self, *, held: bool = False) -> None:
+        """A sign of life. With `held` it says that the run's loop cannot give one."""
+        tick = {
+            "type": "tick",
+            "epoch": self._epoch,
+            "last": len(self.tape) - 1,
+            "now": round(self.tape.now(), 3),
+        }
+        self._send({**tick, "held": True} if held else tick)
 
     def _forget_the_gone(self, now: float) -> None:
         for name, client in list(self._clients.items()):

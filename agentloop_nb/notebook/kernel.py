@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -183,8 +183,7 @@ class _Ear(_Wrapper):
             # In a context of its own, so that the running cell's variables keep the cell's parent.
             copy_context().run(self._handle, identities, message)
         if self._shell.cell_runs():
-            # The page's indicator shows the last status it was sent: the cell is still at work.
-            kernel._publish_status("busy", "shell", parent=cell)
+            _publish_busy(self._shell.kernel, cell)
 
     def _handle(self, identities: Any, message: Any) -> None:
         """As the kernel does it, between a busy and an idle of the message's own."""
@@ -202,6 +201,12 @@ class _Ear(_Wrapper):
             self.handling = False
             _flush_output(self._shell.replies)
             kernel._publish_status("idle", "shell", parent=message)
+
+
+def _publish_busy(kernel: Any, cell: Any) -> None:
+    """The page's indicator shows the last status it was sent: the cell is still at work."""
+    if cell is not None:
+        kernel._publish_status("busy", "shell", parent=cell)
 
 
 def _kind(message: Any) -> str:
@@ -244,22 +249,33 @@ class _Door(_Wrapper):
         kernel._publish_status("busy", "shell", parent=message)
         kernel._publish_status("idle", "shell", parent=message)
         if self._shell.cell_runs():
-            parent = Context().run(kernel.get_parent, "shell")
-            kernel._publish_status("busy", "shell", parent=parent)
+            _publish_busy(kernel, _cell(kernel))
 
 
 @contextmanager
 def _parent_restored(kernel: Any) -> Iterator[Any]:
     """Yields the message that the kernel is at work on, and makes it that again: output of threads
-    goes where this points. It is asked for in an empty context: the current one may be the loop's
-    own, which saw the first message of all."""
-    outside = Context()
-    parent = outside.run(kernel.get_parent, "shell")
-    identities = outside.run(lambda: kernel._parent_ident["shell"])
+    goes where this points."""
+    outside, parent = Context(), _cell(kernel)
+    try:
+        identities = outside.run(lambda: kernel._parent_ident["shell"])
+    except LookupError:  # ipykernel 7.0 keeps it in contexts alone, and we handle in one of our own
+        yield parent
+        return
     try:
         yield parent
     finally:
         outside.run(kernel.set_parent, identities, parent, channel="shell")
+
+
+def _cell(kernel: Any) -> Any:
+    """The message that the kernel is at work on. Asked for in an empty context: the current one may
+    be the loop's own, which saw the first message of all. ipykernel 7.0 has it in no other, and
+    where it has none the answer is None."""
+    for context in (Context(), copy_context()):
+        with suppress(LookupError):
+            return context.run(kernel.get_parent, "shell")
+    return None
 
 
 @contextmanager
@@ -311,9 +327,11 @@ def _strands() -> bool:
 
 
 class _Reader:
-    """Looks, from the shell-channel thread itself, for messages of which no notice came."""
+    """Looks, from the shell-channel thread itself, for messages of which no notice came. Goes on
+    for a moment after the end: the reply of the cell that waited for the run is yet to be sent."""
 
     EVERY_MS = 100
+    LINGER_S = 5.0
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -321,7 +339,8 @@ class _Reader:
         stream.io_loop.add_callback(self._timer.start)
 
     def stop(self) -> None:
-        self._stream.io_loop.add_callback(self._timer.stop)
+        loop = self._stream.io_loop
+        loop.add_callback(loop.call_later, self.LINGER_S, self._timer.stop)
 
     def _read(self) -> None:
         if self._stream.closed():

@@ -157,13 +157,13 @@ describe("hello", () => {
     expect(hellos()).toHaveLength(before + 2);
   });
 
-  it("is said after three seconds of silence while a run goes on", () => {
+  it("is said when two of the kernel's beats are missing while a run goes on", () => {
     model.welcome(0);
     model.batch(0, 0, [says("a")]);
     const before = hellos().length;
-    wait(2500);
+    wait(2000);
     expect(hellos()).toHaveLength(before);
-    wait(1000);
+    wait(500);
     expect(hellos().length).toBeGreaterThan(before);
   });
 
@@ -204,10 +204,10 @@ describe("hello", () => {
   it("answered once makes two more needed before the kernel is lost", () => {
     model.welcome(0);
     model.batch(0, 0, [says("a")]);
-    wait(6500);
+    wait(4500);
     expect(hellos()).toHaveLength(3);
     expect(ears.connections).toEqual(["live"]);
-    wait(2500);
+    wait(500);
     expect(ears.connections).toEqual(["live", "lost"]);
   });
 
@@ -234,6 +234,70 @@ describe("hello", () => {
     model.welcome(0, { to: "other" });
     wait(6000);
     expect(ears.connections).toEqual(["lost"]);
+  });
+});
+
+describe("a kernel of which the front end tells", () => {
+  const front = { kernel: { status: "idle" } };
+
+  beforeEach(() => {
+    channel.close();
+    front.kernel.status = "idle";
+    model = Object.assign(new StandIn(), { widget_manager: front });
+    channel = new Channel(model, ears);
+    channel.open();
+    model.welcome(0);
+    model.batch(0, 0, [says("a")]);
+  });
+
+  it("is gone at once where it was restarted, and hears no command of before", () => {
+    channel.command({ type: "stop" });
+    front.kernel.status = "restarting";
+    wait(250);
+    front.kernel.status = "idle";
+    expect(ears.connections).toEqual(["live", "gone"]);
+    expect(ears.replies).toEqual([["m1", false, "The kernel ended before it heard this."]]);
+    const before = model.all("stop").length;
+    wait(30_000);
+    expect(model.all("stop")).toHaveLength(before);
+    expect(ears.connections).toEqual(["live", "gone"]);
+  });
+
+  it("is not gone where it speaks all the same", () => {
+    front.kernel.status = "dead";
+    wait(250);
+    front.kernel.status = "idle";
+    model.tick(0, 5);
+    wait(500);
+    expect(ears.connections).toEqual(["live", "gone", "live"]);
+  });
+
+  it("is busy and not lost where a cell keeps it from answering, however long", () => {
+    front.kernel.status = "busy";
+    channel.command({ type: "stop" });
+    wait(120_000);
+    expect(ears.connections).toEqual(["live", "busy"]);
+    expect(ears.replies).toEqual([]);
+    expect(model.all("stop").length).toBeGreaterThan(60); // still being said
+    front.kernel.status = "idle";
+    model.tick(0, 120);
+    expect(ears.connections).toEqual(["live", "busy", "live"]);
+  });
+});
+
+describe("a beat said past the run's loop", () => {
+  it("tells that the kernel is there, and not what time it is", () => {
+    model.welcome(0);
+    model.batch(0, 0, [says("a")]);
+    const nows = ears.nows.length;
+    for (let second = 0; second < 40; second++) {
+      wait(1000);
+      model.tick(0, second, { held: true });
+    }
+    expect(ears.connections).toEqual(["live", "busy"]);
+    expect(ears.nows).toHaveLength(nows);
+    model.tick(0, 40);
+    expect(ears.connections).toEqual(["live", "busy", "live"]);
   });
 });
 

@@ -3,29 +3,34 @@
 //
 // The way loses and reorders messages. So a batch is applied only where it continues what is there,
 // a gap or a silence makes the page say hello with what it has, and a command is sent again and
-// again under one id until the kernel replies.
+// again under one id until the kernel replies. A silence is judged by what else is known: a kernel
+// that is busy with a cell comes back, one that was restarted does not.
 import type { PageEvent } from "./events";
+import { Kernel, type Managed } from "./kernel";
 import { type Command, type FromKernel, PROTOCOL, read } from "./protocol";
 
 export const BEAT_MS = 250;
 export const HELLO_PAUSE_MS = 500; // at most one hello in this time
-export const HELLO_AGAIN_MS = 2500; // until an unanswered hello is said again
+export const HELLO_AGAIN_MS = 1250; // until an unanswered hello is said again
+export const FIRST_HELLO_MS = 2500; // and the first one, while the page is still loading
 export const LOST_HELLO_MS = 5000; // and again, once the kernel counts as lost
-export const SILENCE_MS = 3000;
+export const SILENCE_MS = 2250; // while a run lives the kernel says something each second
 export const LOST_AFTER = 2; // unanswered hellos
 export const RESEND_MS = 1000;
 export const GIVE_UP_MS = 30_000;
 
 // What of an anywidget model is used here.
-export interface Model {
+export interface Model extends Managed {
   get(name: string): unknown;
   send(content: unknown): void;
   on(name: string, callback: (content: unknown) => void): void;
   off(name: string, callback: (content: unknown) => void): void;
 }
 
-// "newer": the kernel speaks a later protocol than this script.
-export type Connection = "connecting" | "live" | "lost" | "newer";
+// "busy": the kernel is there, but cannot answer before its cell is over; it takes commands then.
+// "lost": it does not answer, nobody knows why. "gone": it was restarted, or has died. "newer": it
+// speaks a later protocol than this script.
+export type Connection = "connecting" | "live" | "busy" | "lost" | "gone" | "newer";
 
 // Who hears of it: the store.
 export interface Listener {
@@ -47,6 +52,7 @@ interface Pending {
 export class Channel {
   readonly #model: Model;
   readonly #listener: Listener;
+  readonly #kernel: Kernel;
   readonly #client = randomName();
   readonly #pending = new Map<string, Pending>();
   #connection: Connection = "connecting";
@@ -64,6 +70,7 @@ export class Channel {
   constructor(model: Model, listener: Listener) {
     this.#model = model;
     this.#listener = listener;
+    this.#kernel = new Kernel(model);
   }
 
   open(): void {
@@ -75,6 +82,7 @@ export class Channel {
 
   close(): void {
     clearInterval(this.#beat);
+    this.#kernel.close();
     this.#model.off("msg:custom", this.#receive);
   }
 
@@ -142,8 +150,14 @@ export class Channel {
     this.#epoch = epoch;
     this.#have = -1;
     this.#listener.reset();
-    for (const id of first ? [] : this.#pending.keys()) {
-      this.#settle(id, false, "The kernel was restarted before it heard this.");
+    if (!first) {
+      this.#drop("The kernel was restarted before it heard this.");
+    }
+  }
+
+  #drop(why: string): void {
+    for (const id of [...this.#pending.keys()]) {
+      this.#settle(id, false, why);
     }
   }
 
@@ -176,9 +190,13 @@ export class Channel {
       this.#hello();
       return;
     }
-    this.#alive();
     this.#last = Math.max(this.#last, message.last);
-    this.#listener.tick(message.now);
+    if (message.held === true) {
+      this.#alive("busy"); // said past the run's loop, whose clock stands still
+    } else {
+      this.#alive();
+      this.#listener.tick(message.now);
+    }
   }
 
   #onReply(message: FromKernel & { type: "reply" }): void {
@@ -195,22 +213,35 @@ export class Channel {
 
   readonly #onBeat = (): void => {
     const now = performance.now();
-    this.#resend(now);
     if (this.#connection === "newer") {
       return;
     }
-    if (this.#unanswered >= LOST_AFTER && now - this.#helloAt >= HELLO_AGAIN_MS) {
-      this.#become("lost");
-    }
+    this.#judge(now);
+    this.#resend(now);
     if (this.#helloWanted || this.#missing(now)) {
       this.#hello();
     }
   };
 
+  // What a silence means. Only a word of the kernel makes it live again.
+  #judge(now: number): void {
+    const health = this.#kernel.look();
+    if (health === "gone") {
+      this.#become("gone");
+      this.#drop("The kernel ended before it heard this.");
+    } else if (this.#unanswered >= LOST_AFTER && now - this.#helloAt >= this.#patience) {
+      this.#become(health === "busy" ? "busy" : "lost");
+    }
+  }
+
+  get #patience(): number {
+    return this.#epoch === null ? FIRST_HELLO_MS : HELLO_AGAIN_MS;
+  }
+
   // Whether something should have come by now.
   #missing(now: number): boolean {
-    const pause = this.#connection === "lost" ? LOST_HELLO_MS : HELLO_AGAIN_MS;
-    if (now - this.#helloAt < pause) {
+    const away = this.#connection === "lost" || this.#connection === "gone";
+    if (now - this.#helloAt < (away ? LOST_HELLO_MS : this.#patience)) {
       return false;
     }
     const silent = now - this.#heard >= SILENCE_MS;
@@ -244,10 +275,11 @@ export class Channel {
     }
   }
 
-  #alive(): void {
+  #alive(connection: "live" | "busy" = "live"): void {
     this.#heard = performance.now();
     this.#unanswered = 0;
-    this.#become("live");
+    this.#kernel.spoke();
+    this.#become(connection);
   }
 
   #become(connection: Connection): void {
@@ -259,6 +291,9 @@ export class Channel {
 
   #resend(now: number): void {
     for (const [id, pending] of this.#pending) {
+      if (this.#connection === "busy") {
+        pending.first = now; // it will hear of it, however long its cell takes
+      }
       if (now - pending.first >= GIVE_UP_MS) {
         this.#settle(id, false, `The kernel did not answer in ${GIVE_UP_MS / 1000} seconds.`);
       } else if (now - pending.sent >= RESEND_MS) {

@@ -27,7 +27,7 @@ export type FromKernel =
       now: number;
       events: PageEvent[];
     }
-  | { type: "tick"; epoch: string; last: number; now: number }
+  | { type: "tick"; epoch: string; last: number; now: number; held?: boolean }
   | { type: "reply"; to: string; id: string; ok: boolean; why: string };
 
 const FIELDS: Record<FromKernel["type"], Record<string, "string" | "number" | "boolean">> = {

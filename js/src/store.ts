@@ -21,6 +21,10 @@ export interface Shown {
   readonly commands: Readonly<Record<string, Sent>>;
 }
 
+// The kernel says its time each second while its loop turns. Where it does not, time stands still:
+// a cell that holds the loop takes nothing from a question.
+const AHEAD_S = 2;
+
 export const STOP = "stop";
 export const SAY = "say";
 export const answerKey = (runId: string, callId: string): string => `${runId} ${callId}`;
@@ -31,7 +35,6 @@ export class Store implements Listener {
   readonly #ids = new Map<string, string[]>(); // command id → its keys
   #shown: Shown = { state: initial(), connection: "connecting", commands: {} };
   #clock: { now: number; at: number } | null = null; // run's seconds, and when they came in ms
-  #frozen: number | null = null;
   readonly #pace = new Pace();
   #taken = false; // the next frame already has its share
   #frame: number | null = null;
@@ -64,13 +67,13 @@ export class Store implements Listener {
     return () => this.#views.delete(view);
   }
 
-  // Seconds since the run began, as the kernel counts them; it stands still while no kernel answers.
+  // Seconds since the run began, as the kernel counts them.
   now(): number {
-    if (this.#frozen !== null) {
-      return this.#frozen;
-    }
     const clock = this.#clock;
-    return clock === null ? 0 : clock.now + (performance.now() - clock.at) / 1000;
+    if (clock === null) {
+      return 0;
+    }
+    return clock.now + Math.min((performance.now() - clock.at) / 1000, AHEAD_S);
   }
 
   get sessionId(): string {
@@ -155,7 +158,6 @@ export class Store implements Listener {
   }
 
   connected(connection: Connection): void {
-    this.#frozen = connection === "live" ? null : this.now();
     this.#show({ connection });
   }
 

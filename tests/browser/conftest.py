@@ -49,8 +49,18 @@ def folder(lab: Lab, request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
+def kernel_name() -> str:
+    """The kernelspec of the test's notebook. Tests of several kernels override it."""
+    return "python3"
+
+
+@pytest.fixture
 def open_notebook(
-    lab: Lab, context: BrowserContext, folder: Path, request: pytest.FixtureRequest
+    lab: Lab,
+    context: BrowserContext,
+    folder: Path,
+    kernel_name: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Open]:
     """Writes a notebook of these cells and opens it; without cells, opens it in one more page.
 
@@ -62,7 +72,7 @@ def open_notebook(
 
     def open_it(cells: Sequence[str] = ()) -> Notebook:
         if cells:
-            lab.write(path, cells)
+            lab.write(path, cells, kernel_name)
         notebook = Notebook(lab, context.new_page(), path)
         opened.append(notebook)
         return notebook

@@ -1,4 +1,7 @@
-"""Three ways to run, each clicked at by a real mouse: approve, run all, stop, interrupt."""
+"""Three ways to run on each ipykernel, and a real mouse: approve, run all, stop, interrupt.
+
+`AGENTLOOP_NB_KERNELS=all` runs them on every version; its table is in docs/kernels.md.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,27 @@ import pytest
 
 from tests.browser.cells import ANSWERS, BACKGROUND, BEGIN, OTHER_ENDED, TOOL
 from tests.browser.conftest import Open
-from tests.lab import Notebook
+from tests.kernel_envs import INSTALLED, chosen, python_of
+from tests.lab import Lab, Notebook
 
 MODES = ["start", "await", "run_sync"]
+QUEUED = 200
+"""Cells below the run, all queued by "Run All" before it has ended."""
+
+
+@pytest.fixture(params=chosen(), scope="module")
+def kernel_name(lab: Lab, request: pytest.FixtureRequest) -> str:
+    """Notebooks of this module are opened with each of these kernels."""
+    version: str = request.param
+    if version == INSTALLED:
+        return "python3"
+    name = f"ipykernel-{version}"
+    lab.offer(name, python_of(version))
+    return name
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_click_on_approve_is_heard_and_run_all_loses_no_cell(
+def test_a_click_on_approve_is_heard_once_and_run_all_loses_no_cell(
     open_notebook: Open, folder: Path, mode: str
 ) -> None:
     notebook = open_notebook([TOOL, BEGIN[mode], "print('the cell', 'below')", ANSWERS])
@@ -35,6 +52,23 @@ def test_a_click_on_approve_is_heard_and_run_all_loses_no_cell(
     notebook.run(3)
     notebook.printed(3, "text: All is written down.")
     assert "answers: [('person', True)]" in notebook.text(3)
+    assert (folder / "ran.txt").read_text() == "plum\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_none_of_200_queued_cells_is_lost(open_notebook: Open, folder: Path, mode: str) -> None:
+    queued = [f"seen.append({number})" for number in range(QUEUED)]
+    last = 3 + QUEUED
+    notebook = open_notebook(
+        [TOOL, "seen = ['above']", BEGIN[mode], *queued, "print(len(seen), 'seen', *seen)"]
+    )
+    notebook.run_all()
+    view = notebook.view(2)
+    view.asked()
+    view.approve()
+    view.ended("Done in 2 rounds")
+    notebook.shown(last)
+    notebook.printed(last, " ".join(map(str, [1 + QUEUED, "seen above", *range(QUEUED)])))
     assert (folder / "ran.txt").read_text() == "plum\n"
 
 

@@ -3,7 +3,7 @@
 import type { Turn } from "../state";
 import { type Shown, STOP, type Store } from "../store";
 import { remaining, useNow } from "./clock";
-import { clock, count, status } from "./words";
+import { clock, count, reachable, status } from "./words";
 
 interface Props {
   readonly store: Store;
@@ -14,7 +14,7 @@ interface Props {
 }
 
 export function Header({ store, shown, turn, away, toQuestion }: Props) {
-  const connected = shown.connection === "live";
+  const connected = reachable(shown.connection);
   const running = turn !== undefined && turn.exit_reason === null;
   const now = useNow(store, running && connected);
   const stop = shown.commands[STOP];

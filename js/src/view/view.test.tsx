@@ -408,6 +408,39 @@ describe("the way to the kernel", () => {
     expect(el.querySelector("[data-part=notice]")).toBeNull();
   });
 
+  it("gone: says so, stops the clock, takes no clicks, and names the way on", async () => {
+    const front = { kernel: { status: "idle" } };
+    Object.assign(model, { widget_manager: front });
+    const el = await shown(asking(["a"]), 10);
+    front.kernel.status = "dead";
+    await frames(500);
+    expect(words(el, "[data-part=status]")).toBe("The kernel has ended");
+    expect(words(el, "[data-part=notice] code")).toBe('agent.resume("s1")');
+    const left = words(el, "[data-part=remaining]");
+    for (const action of ["approve", "decline", "stop", "say"]) {
+      expect(find<HTMLButtonElement>(el, `[data-action=${action}]`).disabled, action).toBe(true);
+    }
+    await frames(10_000);
+    const [before, after] = [left, words(el, "[data-part=remaining]")].map((t) =>
+      Number(t.slice(2)),
+    );
+    expect((before ?? 0) - (after ?? 0)).toBeLessThanOrEqual(2);
+  });
+
+  it("busy: says so, stops the clock, and takes clicks all the same", async () => {
+    const el = await shown(asking(["a"]), 10);
+    await frames(3000);
+    model.tick(3, 13, { held: true });
+    await frames();
+    const left = words(el, "[data-part=remaining]");
+    expect(words(el, "[data-part=notice]")).toContain("busy with a cell");
+    expect(words(el, "[data-part=status]")).toContain("Waiting for you");
+    await frames(2000);
+    expect(words(el, "[data-part=remaining]")).toBe(left);
+    find<HTMLButtonElement>(el, "[data-action=approve]").click();
+    expect(model.all("answer")).toHaveLength(1);
+  });
+
   it("never there: a saved view says calmly what it is", async () => {
     model.traits.ended = true;
     const el = render();

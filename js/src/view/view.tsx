@@ -8,6 +8,7 @@ import { Header } from "./header";
 import { Notice } from "./notice";
 import { Rail } from "./rail";
 import { TurnView } from "./turn";
+import { reachable } from "./words";
 
 export interface Place {
   readonly atEnd: boolean;
@@ -30,7 +31,7 @@ interface Props {
 export function View({ store, shown, place, go }: Props) {
   const { state, connection, commands } = shown;
   const turn = lastTurn(state);
-  const connected = connection === "live";
+  const connected = reachable(connection);
   return (
     <>
       <Header
@@ -76,7 +77,7 @@ function Body({ store, shown, place, go }: Props) {
             turn={each}
             index={index}
             commands={commands}
-            connected={connection === "live"}
+            connected={reachable(connection)}
           />
         ))}
       </section>

@@ -52,6 +52,10 @@ export function decisionWords(decision: CallDecision): string {
 
 const tail = (reason: string): string => (reason.trim() === "" ? "" : ` Reason: ${reason}`);
 
+// Whether what a person does now reaches the kernel, be it a little later.
+export const reachable = (connection: Connection): boolean =>
+  connection === "live" || connection === "busy";
+
 export interface Status {
   readonly text: string;
   readonly tone: Tone;
@@ -68,6 +72,9 @@ export function status(
     // The details stand at the end of the turn.
     return { text: turn.message.split(": ")[0] ?? "", tone: endTone(turn.exit_reason) };
   }
+  if (connection === "gone") {
+    return { text: "The kernel has ended", tone: "bad" };
+  }
   if (connection === "lost") {
     return { text: "The kernel does not answer", tone: "warn" };
   }
@@ -75,7 +82,8 @@ export function status(
     return { text: "Another version", tone: "warn" };
   }
   if (turn === undefined) {
-    return { text: connection === "connecting" ? "Connecting\u2026" : "Starting", tone: "quiet" };
+    const starting = connection === "live" ? "Starting" : "Connecting\u2026";
+    return { text: connection === "busy" ? "The kernel is busy" : starting, tone: "quiet" };
   }
   if (stopping) {
     return { text: "Stopping\u2026", tone: "busy" };
@@ -83,6 +91,9 @@ export function status(
   if (turn.question !== null) {
     const time = remaining === null ? "" : ` \u00b7 ${remaining}`;
     return { text: `Waiting for you${time}`, tone: "ask" };
+  }
+  if (connection === "busy") {
+    return { text: "The kernel is busy", tone: "busy" };
   }
   return { text: doing(turn), tone: "busy" };
 }

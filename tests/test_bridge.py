@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from agentloop_nb.codec import page_json
 from agentloop_nb.errors import SessionBusy
-from agentloop_nb.events import Done, MessageEvent, RoundStart, RunStart, TextDelta, ThinkingDelta
+from agentloop_nb.events import (
+    Done,
+    MessageEvent,
+    Resumed,
+    RoundStart,
+    RunStart,
+    TextDelta,
+    ThinkingDelta,
+)
 from agentloop_nb.inbox import Answer, Inbox, Say, Stop
 from agentloop_nb.log import EventLog
 from agentloop_nb.messages import NO_USAGE, Message, Opaque, Text, Thinking
@@ -414,11 +422,29 @@ def test_merged_deltas_fold_to_the_same_view(
     position = 0
     while position < len(events):
         end = cut.randint(position + 1, len(events))
-        taken, count, _ = take_batch(events[position:end], restored=False)
+        taken, count, _ = take_batch(events[position:end], restored=0)
         for data in taken:
             fold(merged, data)
         position += count
     assert merged == one_by_one
+
+
+def test_a_resumed_run_is_shown_whole_and_not_before_it_goes_on() -> None:
+    """Its journal may end in a question that nobody asks any more."""
+
+    async def main() -> None:
+        run = StandIn()
+        run.log = EventLog(run.log.since(0))
+        _, page = connect(run)
+        page.hello()
+        await page.until(lambda: page.epoch)
+        assert page.batches == []
+        run.log.append(Resumed(model="m"))
+        await page.until(lambda: page.have == 2)
+        types = [[event["type"] for event in batch["events"]] for batch in page.batches]
+        assert types == [["run_start", "round_start", "resumed"]]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("held", [True, False])

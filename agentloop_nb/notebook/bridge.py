@@ -11,6 +11,7 @@ page nothing is sent: the log is the buffer.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections import OrderedDict, deque
@@ -74,6 +75,7 @@ class Bridge:
     ) -> None:
         self.tape = Tape(run)
         self._loop = run.loop
+        self._context = contextvars.copy_context()
         self._send = send
         self._epoch = epoch
         self._on_shown = on_shown
@@ -97,9 +99,10 @@ class Bridge:
         """Take one message of a page, on any thread. Nonsense is answered or ignored, and where
         the run's loop is held the page hears at least that."""
         if isinstance(content, dict):
-            self._loop.call_soon_threadsafe(self._take, content)
+            # In the cell's context, whichever thread this is: ipykernel 7.0 sends in no other.
+            self._loop.call_soon_threadsafe(self._take, content, context=self._context)
             if self._held():
-                self._tick(held=True)
+                self._context.copy().run(self._tick, held=True)
 
     def _held(self) -> bool:
         """Whether a cell, or a tool that blocks, keeps the run's loop from turning."""

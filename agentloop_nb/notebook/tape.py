@@ -26,7 +26,10 @@ class Tape:
         self.runs.append(run)
 
     def __len__(self) -> int:
-        return self._starts[-1] + len(self.runs[-1].log)
+        """Of a run that was restored from a journal nothing is shown before it goes on: its journal
+        may end in a question that nobody asks any more."""
+        log = self.runs[-1].log
+        return self._starts[-1] + (len(log) if len(log) > log.restored else 0)
 
     @property
     def live(self) -> bool:
@@ -35,29 +38,27 @@ class Tape:
     def now(self) -> float:
         return self.runs[-1].log.now()
 
-    def since(self, position: int) -> tuple[list[AnyEvent], bool]:
-        """Events from a position to the end of the run it falls in, and whether they were
-        restored from a journal (the page never saw their deltas)."""
+    def since(self, position: int) -> tuple[list[AnyEvent], int]:
+        """Events from a position to the end of the run it falls in, and how many of them, from the
+        first, were restored from a journal (the page never saw their deltas)."""
         index = max(i for i, start in enumerate(self._starts) if start <= position)
         log, inside = self.runs[index].log, position - self._starts[index]
-        if inside < log.restored:
-            return log.since(inside)[: log.restored - inside], True
-        return log.since(inside), False
+        return log.since(inside), max(log.restored - inside, 0)
 
 
 def take_batch(
-    events: Sequence[AnyEvent], *, restored: bool
+    events: Sequence[AnyEvent], *, restored: int = 0
 ) -> tuple[list[dict[str, Any]], int, int]:
     """As many events as fit one batch: their JSON, how many positions they cover, and the bytes.
 
-    Adjacent deltas of one block are merged into one. At least one event is taken, so that an
-    oversized one gets through alone.
+    The first `restored` of them go whole. Adjacent deltas of one block are merged into one. At
+    least one event is taken, so that an oversized one gets through alone.
     """
     taken: list[dict[str, Any]] = []
     count = size = 0
     while count < len(events) and size < BATCH_BYTES:
         merged, covered = _merge(events, count, BATCH_BYTES - size)
-        data = page_json(merged, whole=restored)
+        data = page_json(merged, whole=count < restored)
         length = len(dumps(data).encode())
         if taken and size + length > BATCH_BYTES:
             break

@@ -97,10 +97,19 @@ describe("answers", () => {
     expect(store.shown.commands[answerKey("s1.0", "c0.0")]).toEqual({
       status: "failed",
       why: "This question is closed.",
+      about: "q5",
       text: "",
     });
     store.answer("s1.0", "q5", [yes]);
     expect(model.all("answer")).toHaveLength(2);
+  });
+
+  it("to one question leave the same call free when it is asked about again", () => {
+    model.show(asking(["a"]));
+    const yes = { call_id: "c0.0", approved: true, reason: "" };
+    store.answer("s1.0", "q5", [yes]); // of the kernel before: nobody ever replies
+    store.answer("s1.0", "q9", [yes]);
+    expect(model.all("answer").map((answer) => answer.question)).toEqual(["q5", "q9"]);
   });
 });
 

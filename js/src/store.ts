@@ -3,14 +3,16 @@
 import { Channel, type Connection, type Listener, type Model } from "./channel";
 import type { PageEvent } from "./events";
 import { Pace } from "./pace";
-import type { DecisionSent } from "./protocol";
+import type { Command, DecisionSent } from "./protocol";
 import { foldAll, initial } from "./reduce";
 import type { State, Turn } from "./state";
 
-// What became of a command: `sent` until the kernel replies, then `taken` or `failed`.
+// What became of a command: `sent` until the kernel replies, then `taken` or `failed`. `about` is the
+// question that an answer was for, `text` what was said.
 export interface Sent {
   readonly status: "sent" | "taken" | "failed";
   readonly why: string;
+  readonly about: string;
   readonly text: string;
 }
 
@@ -89,32 +91,34 @@ export class Store implements Listener {
 
   // Decides calls of a question. A call that was decided here already is not decided again.
   answer(runId: string, question: string, decisions: readonly DecisionSent[]): void {
-    const open = decisions.filter((d) => this.#free(answerKey(runId, d.call_id)));
+    const open = decisions.filter((d) => this.#free(answerKey(runId, d.call_id), question));
     if (open.length > 0) {
       const keys = open.map((d) => answerKey(runId, d.call_id));
-      this.#command({ type: "answer", run_id: runId, question, decisions: open }, keys, "");
+      this.#command({ type: "answer", run_id: runId, question, decisions: open }, keys, {
+        about: question,
+      });
     }
   }
 
   stop(): void {
     if (this.#free(STOP)) {
-      this.#command({ type: "stop" }, [STOP], "");
+      this.#command({ type: "stop" }, [STOP]);
     }
   }
 
   say(words: string): void {
     if (words.trim() !== "" && this.#shown.commands[SAY]?.status !== "sent") {
-      this.#command({ type: "say", text: words }, [SAY], words);
+      this.#command({ type: "say", text: words }, [SAY], { text: words });
     }
   }
 
-  #free(key: string): boolean {
+  #free(key: string, about = ""): boolean {
     const sent = this.#shown.commands[key];
-    return sent === undefined || sent.status === "failed";
+    return sent === undefined || sent.status === "failed" || sent.about !== about;
   }
 
-  #command(command: Parameters<Channel["command"]>[0], keys: string[], words: string): void {
-    this.#mark(keys, { status: "sent", why: "", text: words });
+  #command(command: Command, keys: string[], what: Partial<Sent> = {}): void {
+    this.#mark(keys, { status: "sent", why: "", about: "", text: "", ...what });
     this.#ids.set(this.#channel.command(command), keys);
   }
 
@@ -164,9 +168,10 @@ export class Store implements Listener {
   replied(id: string, ok: boolean, why: string): void {
     const keys = this.#ids.get(id) ?? [];
     this.#ids.delete(id);
-    const known = keys.filter((key) => this.#shown.commands[key] !== undefined);
-    const words = this.#shown.commands[known[0] ?? ""]?.text ?? "";
-    this.#mark(known, { status: ok ? "taken" : "failed", why, text: words });
+    const sent = this.#shown.commands[keys[0] ?? ""];
+    if (sent !== undefined) {
+      this.#mark(keys, { ...sent, status: ok ? "taken" : "failed", why });
+    }
   }
 
   live(): boolean {

@@ -45,7 +45,7 @@ export const Approval = pure(({ store, runId, question, commands, connected }: P
         <Asked
           key={item.call_id}
           item={item}
-          sent={commands[answerKey(runId, item.call_id)]}
+          sent={about(question.id, commands[answerKey(runId, item.call_id)])}
           connected={connected}
           decide={(approved, reason) => decide([{ call_id: item.call_id, approved, reason }])}
         />
@@ -68,6 +68,10 @@ export const Approval = pure(({ store, runId, question, commands, connected }: P
     </section>
   );
 });
+
+// What was said to this question. A call that is asked about again, after a resume, is undecided.
+const about = (questionId: string, sent: Sent | undefined): Sent | undefined =>
+  sent?.about === questionId ? sent : undefined;
 
 interface AskedProps {
   readonly item: ApprovalItem;

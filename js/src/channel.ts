@@ -35,7 +35,8 @@ export type Connection = "connecting" | "live" | "busy" | "lost" | "gone" | "new
 // Who hears of it: the store.
 export interface Listener {
   reset(): void;
-  apply(events: readonly PageEvent[], now: number): void;
+  // `past`: the kernel had them before the page said hello.
+  apply(events: readonly PageEvent[], now: number, past: boolean): void;
   tick(now: number): void;
   connected(connection: Connection): void;
   replied(id: string, ok: boolean, why: string): void;
@@ -59,6 +60,7 @@ export class Channel {
   #epoch: string | null = null;
   #have = -1;
   #last = -1; // the newest position known to be in the kernel
+  #past = -1; // the newest at the last hello
   #heard = 0; // when the kernel last said anything
   #grew = 0; // when the last batch was applied
   #helloAt = Number.NEGATIVE_INFINITY;
@@ -140,7 +142,7 @@ export class Channel {
     if (message.epoch !== this.#epoch) {
       this.#begin(message.epoch);
     }
-    this.#last = message.last;
+    this.#last = this.#past = message.last;
     this.#alive();
   }
 
@@ -174,7 +176,7 @@ export class Channel {
       this.#have = message.to;
       this.#last = Math.max(this.#last, message.to);
       this.#grew = performance.now();
-      this.#listener.apply(message.events, message.now);
+      this.#listener.apply(message.events, message.now, message.to <= this.#past);
     } else if (message.to > this.#have) {
       this.#hello(); // something before it is missing; or it overlaps, and merged events do not split
       return;

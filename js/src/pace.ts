@@ -1,4 +1,4 @@
-// Spreads text that came all at once over a few frames, so that an answer flows and does not jump.
+// Spreads text that comes in big pieces over a few frames, so that an answer flows and does not jump.
 // Order is kept: what comes after a text waits for it. A frame shows an eighth of what waits, so the
 // page is never more than about a tenth of a second behind a steady stream.
 import type { PageEvent } from "./events";
@@ -20,6 +20,13 @@ export class Pace {
       this.#waiting.push(event);
       this.#chars += length(event);
     }
+  }
+
+  // All that waits: what a page missed is shown, not played.
+  takeAll(): PageEvent[] {
+    const taken = this.#waiting.slice(this.#first);
+    this.clear();
+    return taken;
   }
 
   clear(): void {

@@ -43,6 +43,25 @@ describe("views", () => {
   });
 });
 
+describe("what a page missed", () => {
+  const long = says("word ".repeat(2000));
+
+  it("is shown at once, and not played", async () => {
+    model.show([runStart(), long]);
+    await frames(20);
+    expect(JSON.stringify(store.shown.state)).toContain(`"${"word ".repeat(2000)}"`);
+  });
+
+  it("is told from what comes while it is there", async () => {
+    model.show([runStart()]);
+    model.batch(1, 1, [long]);
+    await frames(20);
+    expect(JSON.stringify(store.shown.state)).not.toContain("word ".repeat(2000));
+    await frames(1000);
+    expect(JSON.stringify(store.shown.state)).toContain("word ".repeat(2000));
+  });
+});
+
 describe("the clock", () => {
   it("counts on from what the kernel said, and is set right by each word of it", () => {
     model.show([runStart()], 10);

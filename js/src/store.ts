@@ -136,12 +136,12 @@ export class Store implements Listener {
     this.#show({ state: initial(), commands: said === undefined ? {} : { [SAY]: said } });
   }
 
-  apply(events: readonly PageEvent[], now: number): void {
+  apply(events: readonly PageEvent[], now: number, past: boolean): void {
     this.#sync(now);
     const behind = !this.#pace.empty;
     this.#pace.push(events);
-    if (!behind) {
-      this.#fold(this.#pace.take());
+    if (past || !behind) {
+      this.#fold(past ? this.#pace.takeAll() : this.#pace.take());
       this.#taken = true;
     }
   }

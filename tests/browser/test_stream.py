@@ -29,7 +29,10 @@ print("ended:", result.exit_reason, len(result.text))
 """
 LOSSY = """
 import agentloop_nb.notebook.host as host
+import agentloop_nb.notebook.tape as tape
 from agentloop_nb.notebook.bridge import Bridge
+
+tape.BATCH_BYTES = 4000  # so that there are tens of batches, however fast the stream comes
 
 class Lossy(Bridge):
     \"\"\"Loses each tenth batch, and sends none again.\"\"\"
@@ -47,6 +50,7 @@ class Lossy(Bridge):
                 send(content)
 
         super().__init__(run, lose_some, **{**options, "replays": False})
+        Lossy.last = self
 
 host.Bridge = Lossy
 """
@@ -81,7 +85,8 @@ def test_the_check_notices_a_bridge_that_loses_each_tenth_batch_for_good(
     open_notebook: Open, pace: str
 ) -> None:
     with Loopback(lambda body: flood(pace=PACES[pace])) as server:
-        lost = RESULT + 'print("lost:", Lossy.lost)'
+        # All that it will ever send has been sent when its pump has ended.
+        lost = RESULT + 'await Lossy.last._pump_task\nprint("lost:", Lossy.lost)'
         notebook = open_notebook([LOSSY, RUN.format(url=server.base_url), lost])
         notebook.run_all()
         expect(notebook.output(2)).to_contain_text("lost:", timeout=STREAM_MS)

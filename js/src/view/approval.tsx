@@ -1,6 +1,7 @@
 // The open question, inline at its call. Nothing here is focused by itself, so no key that someone
 // types elsewhere can approve; the countdown is the kernel's, shown.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Connection } from "../channel";
 import type { ApprovalItem } from "../events";
 import type { DecisionSent } from "../protocol";
 import type { OpenQuestion } from "../state";
@@ -8,17 +9,18 @@ import { answerKey, type Sent, type Store } from "../store";
 import { Values } from "./call";
 import { remaining, useNow } from "./clock";
 import { pure } from "./pure";
-import { clock, visible } from "./words";
+import { clock, reachable, standing, visible } from "./words";
 
 interface Props {
   readonly store: Store;
   readonly runId: string;
   readonly question: OpenQuestion;
   readonly commands: Readonly<Record<string, Sent>>;
-  readonly connected: boolean;
+  readonly connection: Connection;
 }
 
-export const Approval = pure(({ store, runId, question, commands, connected }: Props) => {
+export const Approval = pure(({ store, runId, question, commands, connection }: Props) => {
+  const connected = reachable(connection);
   const decide = (decisions: DecisionSent[]) => store.answer(runId, question.id, decisions);
   const left = question.items.filter((item) => !question.decided.includes(item.call_id));
   const title = left.length === 1 ? "May this run?" : `May these ${left.length} calls run?`;
@@ -27,6 +29,7 @@ export const Approval = pure(({ store, runId, question, commands, connected }: P
       class="al-approval"
       data-part="approval"
       data-question={question.id}
+      data-off={connected ? undefined : ""}
       tabIndex={-1}
       aria-label={title}
     >
@@ -37,7 +40,7 @@ export const Approval = pure(({ store, runId, question, commands, connected }: P
             store={store}
             t0={question.t0}
             timeout={question.timeout_s}
-            running={connected}
+            connection={connection}
           />
         )}
       </header>
@@ -208,20 +211,22 @@ interface RemainingProps {
   readonly store: Store;
   readonly t0: number;
   readonly timeout: number;
-  readonly running: boolean;
+  readonly connection: Connection;
 }
 
-function Remaining({ store, t0, timeout, running }: RemainingProps) {
-  const seconds = remaining(t0, timeout, useNow(store, running));
+function Remaining({ store, t0, timeout, connection }: RemainingProps) {
+  const seconds = remaining(t0, timeout, useNow(store, connection === "live"));
+  const stands = standing(connection);
   return (
     <span
       class="al-remaining"
       data-part="remaining"
       data-seconds={seconds}
-      data-short={seconds <= 10 ? "" : undefined}
+      data-short={seconds <= 10 && stands === "" ? "" : undefined}
       role="timer"
       title="Time left to answer; after that the call does not run"
     >
+      {stands !== "" && <span class="al-stands">{`${stands} \u00b7 `}</span>}
       {clock(seconds)}
     </span>
   );

@@ -1,6 +1,7 @@
 // One round: what the model said, the calls it asked for, and the open question at its call. A long
 // run folds its finished rounds to a line each.
 import { useState } from "preact/hooks";
+import type { Connection } from "../channel";
 import type { CallItem, Item, NoteItem, OpenQuestion, Round } from "../state";
 import { answerKey, type Sent, type Store } from "../store";
 import { Approval } from "./approval";
@@ -15,7 +16,7 @@ interface Props {
   readonly round: Round;
   readonly question: OpenQuestion | null; // where it asks about calls of this round
   readonly commands: Readonly<Record<string, Sent>>;
-  readonly connected: boolean;
+  readonly connection: Connection;
   readonly fold: boolean;
   readonly word: string; // its state, where a folded line should say so
   readonly tone: Tone;
@@ -51,7 +52,7 @@ export const RoundView = pure((props: Props) => {
   );
 });
 
-function Items({ store, runId, round, question, commands, connected }: Props) {
+function Items({ store, runId, round, question, commands, connection }: Props) {
   const asked = question?.items.at(-1)?.call_id;
   return (
     <>
@@ -65,7 +66,7 @@ function Items({ store, runId, round, question, commands, connected }: Props) {
               runId={runId}
               question={question}
               commands={commands}
-              connected={connected}
+              connection={connection}
             />
           )}
         </div>

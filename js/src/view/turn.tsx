@@ -1,4 +1,5 @@
 // One turn: what was asked for, its rounds, and how it ended.
+import type { Connection } from "../channel";
 import type { Turn } from "../state";
 import type { Sent, Store } from "../store";
 import { pure } from "./pure";
@@ -14,10 +15,10 @@ interface Props {
   readonly turn: Turn;
   readonly index: number;
   readonly commands: Readonly<Record<string, Sent>>;
-  readonly connected: boolean;
+  readonly connection: Connection;
 }
 
-export const TurnView = pure(({ store, turn, index, commands, connected }: Props) => {
+export const TurnView = pure(({ store, turn, index, commands, connection }: Props) => {
   const { rounds, question } = turn;
   const folded = rounds.length > LONG ? rounds.length - LEFT_OPEN : 0;
   return (
@@ -34,7 +35,7 @@ export const TurnView = pure(({ store, turn, index, commands, connected }: Props
             round={round}
             question={asked}
             commands={commands}
-            connected={connected}
+            connection={connection}
             fold={place < folded && asked === null}
             word={word}
             tone={tone}

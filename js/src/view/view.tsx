@@ -77,7 +77,7 @@ function Body({ store, shown, place, go }: Props) {
             turn={each}
             index={index}
             commands={commands}
-            connected={reachable(connection)}
+            connection={connection}
           />
         ))}
       </section>

@@ -56,6 +56,20 @@ const tail = (reason: string): string => (reason.trim() === "" ? "" : ` Reason: 
 export const reachable = (connection: Connection): boolean =>
   connection === "live" || connection === "busy";
 
+// Why a countdown stands still, for its place at the question. Empty while it counts.
+export function standing(connection: Connection): string {
+  switch (connection) {
+    case "busy":
+      return "stands still: the kernel is busy";
+    case "gone":
+      return "the kernel has ended";
+    case "lost":
+      return "the kernel does not answer";
+    default:
+      return "";
+  }
+}
+
 export interface Status {
   readonly text: string;
   readonly tone: Tone;

@@ -66,6 +66,7 @@ class Page:
         self.replies: list[dict[str, Any]] = []
         self.changed = asyncio.Event()
         self.acks = True
+        self.asks = True
 
     def hello(self) -> None:
         self.say({"type": "hello", "v": 1, "epoch": self.epoch, "have": self.have})
@@ -82,7 +83,7 @@ class Page:
             self.replies.append(content)
         elif kind == "batch" and content["client"] == self.name:
             self._batch(content)
-        elif kind == "tick" and content["last"] > self.have:
+        elif kind == "tick" and self.asks and content["last"] > self.have:
             self.hello()
         self.changed.set()
 
@@ -213,11 +214,36 @@ def test_with_replay_off_a_lost_batch_stays_lost() -> None:
     asyncio.run(main())
 
 
+def test_the_last_batch_lost_after_the_end_is_asked_for_again() -> None:
+    """A page without a live run does not ask by itself: the beat goes on until all is there."""
+
+    async def main() -> None:
+        run = StandIn()
+        lost: list[dict[str, Any]] = []
+        pages: list[Page] = []
+
+        def send(content: dict[str, Any]) -> None:
+            if content["type"] != "welcome" and len(lost) < 2:
+                lost.append(content)
+                return
+            for page in pages:
+                run.loop.call_soon(page.hear, content)
+
+        run.end()
+        page = Page(Bridge(run, send, epoch="e1"))
+        pages.append(page)
+        page.hello()
+        await page.until(lambda: page.have == len(run.log) - 1)
+        assert "batch" in [content["type"] for content in lost]
+
+    asyncio.run(main())
+
+
 def test_a_page_that_does_not_acknowledge_gets_no_more_than_a_megabyte() -> None:
     async def main() -> None:
         run = StandIn()
         _, page = connect(run)
-        page.acks = False
+        page.acks = page.asks = False
         for _ in range(400):
             run.write("x" * 10_000)
         run.end()

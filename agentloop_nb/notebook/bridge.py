@@ -219,8 +219,8 @@ class Bridge:
             self._pump_task = self._loop.create_task(self._pump())
 
     async def _pump(self) -> None:
-        """Send what there is, at its pace, until the run has ended and all pages have all of it.
-        A page that comes later starts it again with its hello."""
+        """Send what there is, at its pace, and beat, until the run has ended and all pages have
+        said that they have all of it. A page that comes later starts it again with its hello."""
         ticked = 0.0
         self._thread = threading.get_ident()
         while True:
@@ -228,12 +228,12 @@ class Bridge:
             now = self._turned = time.monotonic()
             self._forget_the_gone(now)
             waits = [self._serve(name, client, now) for name, client in self._clients.items()]
-            if self.tape.live and now - ticked >= TICK_S:
-                ticked = now
-                self._tick()
             if not self._work_left:
                 self._tick()
                 return
+            if now - ticked >= TICK_S:
+                ticked = now
+                self._tick()
             pause = min((w for w in waits if w is not None), default=TICK_S)
             if pause < TICK_S:
                 await asyncio.sleep(pause)
@@ -242,7 +242,10 @@ class Bridge:
 
     @property
     def _work_left(self) -> bool:
-        return self.tape.live or any(self._lacks(client) for client in self._clients.values())
+        # A page without a live run does not ask: the last batch, lost, would stay lost.
+        return self.tape.live or any(
+            client.unacked or self._lacks(client) for client in self._clients.values()
+        )
 
     async def _until_rung(self, at_most_s: float) -> None:
         try:

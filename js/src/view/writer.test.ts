@@ -135,3 +135,40 @@ describe("a growing text", () => {
     expect(host.textContent).toBe("A1 A2");
   });
 });
+
+describe("a long text", () => {
+  const paragraphs = Array.from(
+    { length: 200 },
+    (_, n) => `Paragraph ${n} ${"word ".repeat(40)}\n\n`,
+  );
+
+  it("lies in chunks, of which those that the browser has seen may go out of its sight", () => {
+    const host = document.createElement("div");
+    const writer = new Writer(host);
+    let text = "";
+    for (const paragraph of paragraphs) {
+      text += paragraph;
+      writer.write(text, true);
+    }
+    const chunks = [...host.querySelectorAll(".al-chunk")];
+    expect(chunks.length).toBeGreaterThan(3);
+    expect(chunks.map((chunk) => chunk.classList.contains("al-far"))).toEqual([
+      ...chunks.slice(1).map(() => true),
+      false,
+    ]);
+    expect(host.textContent).toBe(text);
+  });
+
+  it("that comes at once has no height yet that could be kept", () => {
+    const host = document.createElement("div");
+    new Writer(host).write(paragraphs.join(""), false);
+    expect(host.querySelectorAll(".al-chunk").length).toBeGreaterThan(1);
+    expect(host.querySelectorAll(".al-far")).toHaveLength(0);
+  });
+
+  it("keeps the parts of a list together for longer, since a gap would show", () => {
+    const host = document.createElement("div");
+    new Writer(host).write("- item of a list\n".repeat(1500), false);
+    expect(host.querySelectorAll(".al-chunk")).toHaveLength(1);
+  });
+});

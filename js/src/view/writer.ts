@@ -1,6 +1,7 @@
 // Writes a growing Markdown text into an element, in time that grows with the text once: settled
 // blocks are made into nodes and never touched again; only the open block is drawn anew, and not
-// even that once it is long.
+// even that once it is long. Settled blocks lie in chunks, of which the browser lays out only those
+// in sight: else each frame would cost as much as the text is long.
 import { Blocks } from "../blocks";
 import { LONGEST_FORMATTED, toNodes } from "../markdown";
 
@@ -9,6 +10,11 @@ export const LONGEST_REDRAWN = 4000;
 
 // Plain text grows in pieces of about this size, so that the browser lays out only the last one.
 const PIECE = 4000;
+
+// Settled text that lies in one chunk. A list is kept in one for longer, since a gap would show.
+const CHUNK = 8000;
+const LIST_CHUNK = 4 * CHUNK;
+const LIST_ITEM = /^(?:[-*+]|\d{1,9}[.)])\s/;
 
 // `node` ends the plain text of the open block, which stands for the text `from` to `to`.
 interface Tail {
@@ -22,6 +28,9 @@ export class Writer {
   #blocks = new Blocks();
   #text = "";
   #written = 0; // settled text that stands on the page
+  #chunk: HTMLElement | null = null; // where the next settled block goes
+  #chunkFrom = 0; // the text that it begins with
+  #full: HTMLElement[] = []; // chunks that were filled by the last write
   #open: HTMLElement | null = null; // the open block, always the last child
   #tail: Tail | null = null; // its text, where it is plain
 
@@ -35,6 +44,7 @@ export class Writer {
       this.#clear(); // another text: never the case for a growing one
     }
     this.#text = text;
+    this.#retire();
     this.#blocks.read(text);
     const settled = open ? this.#blocks.settled : text.length;
     if (settled > this.#written) {
@@ -61,8 +71,27 @@ export class Writer {
   }
 
   #append(text: string, end: number): void {
-    this.#host.append(toNodes(text.slice(this.#written, end)));
+    const part = text.slice(this.#written, end);
+    const most = LIST_ITEM.test(part) ? LIST_CHUNK : CHUNK;
+    if (this.#chunk === null || this.#written - this.#chunkFrom > most) {
+      if (this.#chunk !== null) {
+        this.#full.push(this.#chunk);
+      }
+      this.#chunk = document.createElement("div");
+      this.#chunk.className = "al-chunk";
+      this.#chunkFrom = this.#written;
+      this.#host.append(this.#chunk);
+    }
+    this.#chunk.append(toNodes(part));
     this.#written = end;
+  }
+
+  // Not in the write that filled them: the browser has to have seen their height once.
+  #retire(): void {
+    for (const chunk of this.#full) {
+      chunk.classList.add("al-far");
+    }
+    this.#full = [];
   }
 
   #grow(text: string): void {
@@ -97,6 +126,8 @@ export class Writer {
     this.#host.replaceChildren();
     this.#blocks = new Blocks();
     this.#written = 0;
+    this.#chunk = null;
+    this.#full = [];
     this.#open = null;
     this.#tail = null;
   }

@@ -78,7 +78,7 @@ def _command(process: psutil.Process) -> str:
 def chromium() -> Path:
     """A Chromium to test with. Where there is none and none can be fetched, its tests are skipped,
     but fail under CI=true: there a skip would hide a missing install step."""
-    path = _given() or _installed() or _playwrights() or _fetched()
+    path = find_chromium()
     if path is not None:
         return path
     if os.environ.get("CI") == "true":
@@ -105,6 +105,11 @@ def browser(chromium: Path) -> Iterator[Browser]:
         )
         yield opened
         opened.close()
+
+
+def find_chromium() -> Path | None:
+    """The one that is named, one of the system's, Playwright's, or one fetched now."""
+    return _given() or _installed() or _playwrights() or _fetched()
 
 
 def _given() -> Path | None:

@@ -267,7 +267,10 @@ describe("a kernel of which the front end tells", () => {
     front.kernel.status = "dead";
     wait(250);
     front.kernel.status = "idle";
-    model.tick(0, 5);
+    model.tick(0, 5); // these may be its last words
+    expect(ears.connections).toEqual(["live", "gone"]);
+    wait(6000);
+    model.tick(0, 11);
     wait(500);
     expect(ears.connections).toEqual(["live", "gone", "live"]);
   });

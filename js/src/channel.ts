@@ -280,8 +280,9 @@ export class Channel {
   #alive(connection: "live" | "busy" = "live"): void {
     this.#heard = performance.now();
     this.#unanswered = 0;
-    this.#kernel.spoke();
-    this.#become(connection);
+    if (this.#kernel.spoke()) {
+      this.#become(connection);
+    }
   }
 
   #become(connection: Connection): void {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Kernel } from "./kernel";
 
 // As JupyterLab's kernel connection: a status, and a signal when it changes.
@@ -17,6 +17,14 @@ class Connection {
     }
   }
 }
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 describe("what is known of the kernel", () => {
   it("is nothing where the front end does not tell", () => {
@@ -43,7 +51,10 @@ describe("what is known of the kernel", () => {
       connection.become(status);
       connection.become("idle"); // between two looks
       expect(kernel.look()).toBe("gone");
-      kernel.spoke();
+      expect(kernel.spoke()).toBe(false); // its last words
+      expect(kernel.look()).toBe("gone");
+      vi.advanceTimersByTime(6000);
+      expect(kernel.spoke()).toBe(true);
       expect(kernel.look()).toBe("unknown");
     },
   );

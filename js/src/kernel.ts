@@ -14,6 +14,9 @@ interface Connection {
   readonly statusChanged?: Signal;
 }
 
+// A kernel that is being ended may still say something; later than this it was not that one.
+const LAST_WORDS_MS = 5000;
+
 const ENDED = new Set(["dead", "terminating", "restarting", "autorestarting"]);
 
 export interface Managed {
@@ -23,7 +26,7 @@ export interface Managed {
 export class Kernel {
   readonly #model: Managed;
   #connection: Connection | null = null;
-  #gone = false;
+  #goneAt: number | null = null;
 
   constructor(model: Managed) {
     this.#model = model;
@@ -38,15 +41,20 @@ export class Kernel {
       connection?.statusChanged?.connect(this.#note);
     }
     this.#note();
-    if (this.#gone) {
+    if (this.#goneAt !== null) {
       return "gone";
     }
     return connection?.status === "busy" ? "busy" : "unknown";
   }
 
-  // It has just spoken, so whatever ended was not the one that runs this.
-  spoke(): void {
-    this.#gone = false;
+  // It has just spoken. Whether that means that it lives: whatever ended was not the one that runs
+  // this, unless these were its last words.
+  spoke(): boolean {
+    if (this.#goneAt !== null && performance.now() - this.#goneAt < LAST_WORDS_MS) {
+      return false;
+    }
+    this.#goneAt = null;
+    return true;
   }
 
   close(): void {
@@ -55,7 +63,9 @@ export class Kernel {
   }
 
   readonly #note = (): void => {
-    this.#gone ||= ENDED.has(this.#connection?.status ?? "");
+    if (ENDED.has(this.#connection?.status ?? "")) {
+      this.#goneAt ??= performance.now();
+    }
   };
 }
 

@@ -76,8 +76,9 @@ class Lab:
         """Have a kernelspec for an interpreter that has ipykernel."""
         write_spec(self.root.parent / "data" / "kernels", name, python)
 
-    def address(self, path: str) -> str:
-        return f"{self.url}doc/tree/{path}?token={self.token}"
+    def address(self, path: str, app: str) -> str:
+        """Of a notebook in JupyterLab (`doc/tree`) or in Notebook 7 (`notebooks`)."""
+        return f"{self.url}{app}/{path}?token={self.token}"
 
 
 @contextmanager
@@ -111,6 +112,7 @@ def _options(root: Path, token: str) -> list[str]:
         f"--ServerApp.root_dir={root}",
         f"--IdentityProvider.token={token}",
         "--LabApp.expose_app_in_browser=True",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
@@ -180,7 +182,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 class Notebook:
     """A notebook open in a page."""
 
-    def __init__(self, lab: Lab, page: Page, path: str) -> None:
+    def __init__(self, lab: Lab, page: Page, path: str, app: str = "doc/tree") -> None:
         self.lab = lab
         self.page = page
         self.path = path
@@ -188,7 +190,7 @@ class Notebook:
         page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: self.console.append(message))
         page.on("dialog", lambda dialog: dialog.accept())
-        page.goto(lab.address(path))
+        page.goto(lab.address(path, app))
         self._ready()
 
     def _ready(self) -> None:

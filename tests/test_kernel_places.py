@@ -1,5 +1,5 @@
-"""Runs in other places than a plain notebook: papermill, a kernel with nest_asyncio applied, a
-script, IPython's terminal.
+"""Runs in other places than a plain notebook: papermill, nbconvert, a kernel that was patched or is
+of another make, a script, IPython's terminal.
 """
 
 from __future__ import annotations
@@ -101,6 +101,73 @@ def test_where_nest_asyncio_is_applied_an_interrupt_ends_the_run_too(
     assert background.approve()["ok"]
     assert patched.kernel.run("print((await other).exit_reason)") == "end_turn\n"
     assert patched.ran() == ["plum"]
+
+
+PECULIAR = {
+    "gui": "%gui asyncio",
+    "uvloop": "import uvloop; uvloop.install()",
+    "policy": (
+        "import asyncio\n"
+        "class Policy(asyncio.DefaultEventLoopPolicy):\n"
+        "    def new_event_loop(self): raise RuntimeError('No loop from here.')\n"
+        "asyncio.set_event_loop_policy(Policy())"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PECULIAR)
+def test_a_users_own_gui_uvloop_or_policy_does_no_harm(tmp_path: Path, what: str) -> None:
+    if what == "uvloop":
+        pytest.importorskip("uvloop", reason="there is none for this system")
+    with live_kernel(tmp_path) as kernel:
+        kernel.run(PECULIAR[what])
+        kernel.run(SETUP)
+        notebook = Notebook(kernel, tmp_path)
+        for way in WAYS:
+            cell, view = notebook.begin(WAYS[way])
+            view.until_asked()
+            assert view.approve()["ok"]
+            assert view.until_ended() == "end_turn"
+            cell.ok()
+            assert notebook.ran() == ["plum"]
+
+
+def test_a_kernel_that_lacks_the_parts_says_so_and_hangs_nowhere(tmp_path: Path) -> None:
+    """As a later ipykernel might be. Background runs need none of what is private."""
+    with live_kernel(tmp_path) as kernel:
+        kernel.run(SETUP + NOBODY.format(0.2))
+        kernel.run("from agentloop_nb.notebook import kernel as k; k.main_shell = lambda: None")
+        notebook = Notebook(kernel, tmp_path)
+        cell, view = notebook.begin("result = agent().run_sync('Write plum.')")
+        cell.ok()
+        assert "agent.start(...)" in cell.text("stderr")
+        assert "ipykernel" in cell.text("stderr")
+        view.until_ended()
+        assert notebook.ran() == []
+        kernel.run(NOBODY.format(5.0))
+        _, view = notebook.begin("run = agent().start('Write plum.')")
+        view.until_asked()
+        assert view.approve()["ok"]
+        assert view.until_ended() == "end_turn"
+        assert notebook.ran() == ["plum"]
+
+
+def test_nbconvert_executes_a_notebook_to_its_end_and_its_output_can_be_read(
+    tmp_path: Path,
+) -> None:
+    cells = [SETUP + NOBODY.format(0.2), "result = agent().run_sync('Write plum.')", "result.text"]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(notebook, tmp_path / "in.ipynb")
+    to = ["--execute", "--to", "markdown", "--output", "out.md"]
+    done = in_process(tmp_path, "-m", "nbconvert", *to, "in.ipynb")
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "out.md").read_text("utf-8")
+    assert "All is written down." in written
+    assert "The view of run" in written
+    assert not (tmp_path / "ran.txt").exists()
 
 
 MADE = (

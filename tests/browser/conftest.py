@@ -70,10 +70,10 @@ def open_notebook(
     request.node.stash[OPENED] = opened
     path = f"{folder.name}/nb.ipynb"
 
-    def open_it(cells: Sequence[str] = ()) -> Notebook:
+    def open_it(cells: Sequence[str] = (), app: str = "doc/tree") -> Notebook:
         if cells:
             lab.write(path, cells, kernel_name)
-        notebook = Notebook(lab, context.new_page(), path)
+        notebook = Notebook(lab, context.new_page(), path, app)
         opened.append(notebook)
         return notebook
 

@@ -47,3 +47,15 @@ def test_files_named_in_the_architecture_exist() -> None:
         places = [ROOT / "agentloop_nb" / name, ROOT / "js" / "src" / name, ROOT / name]
         places += list((ROOT / "agentloop_nb").rglob(Path(name).name))
         assert any(place.exists() for place in places), name
+
+
+def test_tests_named_for_a_symptom_exist() -> None:
+    text = (ROOT / "tests" / "README.md").read_text("utf-8")
+    file = ""
+    named = re.findall(r"`([\w/.]*\.(?:py|tsx))?(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for place, test in named:
+        file = place or file
+        source = (ROOT if file.startswith("js/") else ROOT / "tests") / file
+        assert source.is_file(), file
+        assert not test or f"def {test}(" in source.read_text("utf-8"), f"{file}::{test}"

@@ -247,6 +247,25 @@ class Notebook:
         """Run → Run All Cells."""
         self.menu("Run", "runmenu:run-all")
 
+    def begun(self, index: int) -> None:
+        """Until a cell has run, before a run of ours lives. Stock ipykernel 7.0 to 7.3 may strand
+        it until any other message comes, before anything of ours is imported: so others come."""
+        self.page.wait_for_function(
+            """([cell, prompt]) => {
+                const { session } = window.jupyterapp.shell.currentWidget.context.sessionContext;
+                if (session.kernel.status === 'idle') {
+                    session.kernel.requestKernelInfo().catch(() => {});
+                }
+                const found = document.querySelector(cell)?.querySelector(prompt);
+                return /\\[\\d+\\]/.test(found?.textContent ?? '');
+            }""",
+            arg=[
+                f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]',
+                ".jp-InputArea-prompt",
+            ],
+            polling=500,
+        )
+
     def ended(self, index: int) -> None:
         """Until a cell has run: its number stands where the star was."""
         expect(self.prompt(index)).to_have_text(re.compile(r"\[\d+\]"))

@@ -28,6 +28,7 @@ LIVE = "from agentloop_nb.notebook import kernel as k\nlive = k.hear_comms(); li
 def test_no_queued_cell_is_stranded_while_a_run_lives(version: str, tmp_path: Path) -> None:
     gaps = random.Random(7)
     with live_kernel(tmp_path, python_of(version)) as kernel:
+        kernel.nudged = False
         if not os.environ.get("AGENTLOOP_NB_STOCK"):
             kernel.run(LIVE)
         for pair in range(PAIRS):

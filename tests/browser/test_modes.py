@@ -36,6 +36,7 @@ def test_a_click_on_approve_is_heard_once_and_run_all_loses_no_cell(
 ) -> None:
     notebook = open_notebook([TOOL, BEGIN[mode], "print('the cell', 'below')", ANSWERS])
     notebook.run_all()
+    notebook.begun(0)
     view = notebook.view(1)
     view.asked()
     if mode == "start":
@@ -63,6 +64,7 @@ def test_none_of_200_queued_cells_is_lost(open_notebook: Open, folder: Path, mod
         [TOOL, "seen = ['above']", BEGIN[mode], *queued, "print(len(seen), 'seen', *seen)"]
     )
     notebook.run_all()
+    notebook.begun(0)
     view = notebook.view(2)
     view.asked()
     view.approve()
@@ -78,6 +80,7 @@ def test_stop_with_a_question_open_ends_the_run_and_keeps_its_text(
 ) -> None:
     notebook = open_notebook([TOOL, BEGIN[mode], "print('the cell', 'below')", ANSWERS])
     notebook.run_all()
+    notebook.begun(0)
     view = notebook.view(1)
     view.asked()
     view.stop()
@@ -102,8 +105,9 @@ def test_interrupt_with_a_question_open_ends_that_run_alone(
 ) -> None:
     notebook = open_notebook([ANSWERS, OTHER_ENDED, TOOL, BACKGROUND, *WAITS[mode]])
     view, other, waiting = notebook.view(4), notebook.view(3), 3 + len(WAITS[mode])
-    notebook.run(2)
-    notebook.run(3)
+    for cell in (2, 3):
+        notebook.run(cell)
+        notebook.begun(cell)
     other.asked()  # a blocking cell freezes the loop of the runs in the background
     for cell in range(4, waiting + 1):
         notebook.run(cell)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop_nb.notebook.bridge import PROTOCOL
+from agentloop_nb.notebook.tape import LEFT_OUT
 from agentloop_nb.viewstate import fold, initial
 from tests.kernels import WAIT_S, Cell, Kernel, Message
 
@@ -147,7 +148,7 @@ class View:
             return
         for event in batch["events"]:
             self.events.append(event)
-            fold(self.state, event)
+            fold(self.state, {**LEFT_OUT, **event})
         self._have = batch["to"]
         self._send({"type": "ack", "seq": self._have})
 

@@ -27,7 +27,7 @@ from agentloop_nb.log import EventLog
 from agentloop_nb.messages import NO_USAGE, Message, Opaque, Text, Thinking
 from agentloop_nb.notebook import bridge as bridge_module
 from agentloop_nb.notebook.bridge import UNACKED_BYTES, Bridge
-from agentloop_nb.notebook.tape import BATCH_BYTES, take_batch
+from agentloop_nb.notebook.tape import BATCH_BYTES, LEFT_OUT, take_batch
 from agentloop_nb.viewstate import fold, initial
 
 
@@ -94,7 +94,7 @@ class Page:
         if content["to"] > self.have:
             self.batches.append(content)
             for event in content["events"]:
-                fold(self.state, event)
+                fold(self.state, {**LEFT_OUT, **event})
             self.have = content["to"]
         if self.acks:
             self.say({"type": "ack", "seq": self.have})
@@ -450,7 +450,7 @@ def test_merged_deltas_fold_to_the_same_view(
         end = cut.randint(position + 1, len(events))
         taken, count, _ = take_batch(events[position:end], restored=0)
         for data in taken:
-            fold(merged, data)
+            fold(merged, {**LEFT_OUT, **data})
         position += count
     assert merged == one_by_one
 

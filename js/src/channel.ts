@@ -309,6 +309,6 @@ export class Channel {
 
 // Names this page among those that show the widget. `crypto.randomUUID` is missing on plain http.
 function randomName(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  const bytes = crypto.getRandomValues(new Uint8Array(4));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -37,6 +37,17 @@ const FIELDS: Record<FromKernel["type"], Record<string, "string" | "number" | "b
   reply: { to: "string", id: "string", ok: "boolean", why: "string" },
 };
 
+// What a delta goes without on the way; see `LEFT_OUT` in tape.py.
+const LEFT_OUT = { seq: 0, at: 0, path: [], attempt: 0, block: 0, upto: null };
+
+// A batch with its deltas whole again.
+function filled(batch: FromKernel & { type: "batch" }): FromKernel {
+  const events = batch.events.map((event) =>
+    event.type === "text_delta" || event.type === "thinking" ? { ...LEFT_OUT, ...event } : event,
+  );
+  return { ...batch, events };
+}
+
 // The message, or null where it is none of ours.
 export function read(content: unknown): FromKernel | null {
   if (!isRecord(content) || typeof content.type !== "string") {
@@ -54,7 +65,8 @@ export function read(content: unknown): FromKernel | null {
   if (content.type === "batch" && !isEvents(content.events)) {
     return null;
   }
-  return content as FromKernel;
+  const message = content as FromKernel;
+  return message.type === "batch" ? filled(message) : message;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -101,7 +101,8 @@ def test_the_resumed_history_is_accepted_and_the_tool_ran_once(model: str, tmp_p
 
     assert (tmp_path / "charged.txt").read_text().splitlines() == ["A-7 1250"]
     assert "is unknown" in told
-    assert "1250" in told.split("is unknown")[1]
+    # The harmless call may have been at work too when the kernel died.
+    assert any("1250" in part for part in told.split("is unknown")[1:])
     assert shown["exit"] == "end_turn"
     assert shown["text"] == "I will check the account first."
     (charged,) = [c for c in shown["calls"] if c["name"] == "charge"]

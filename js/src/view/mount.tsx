@@ -1,10 +1,10 @@
 // Puts a view of a store into an element, and keeps its place: the view follows the text only while
 // the reader is at the end, and it knows whether the open question is in sight.
 import { render } from "preact";
-import type { Store } from "../store";
+import { lastTurn, type Store } from "../store";
+import { Follow } from "./follow";
 import { type Go, type Place, View } from "./view";
 
-const END_PX = 40; // this close to the end counts as there
 const EDGE_PX = 24; // a question of which only so much shows is out of sight
 
 // Returns what takes the view out again and leaves nothing behind.
@@ -18,6 +18,7 @@ export function mount(el: HTMLElement, store: Store): () => void {
 
   const scroller = () => root.querySelector<HTMLElement>("[data-part=scroller]");
   const go = ways(root, scroller);
+  const follow = new Follow();
   let place: Place = { atEnd: true, questionAway: false };
   let paints = 0;
 
@@ -25,19 +26,20 @@ export function mount(el: HTMLElement, store: Store): () => void {
     render(<View store={store} shown={store.shown} place={place} go={go} />, root);
   };
   const look = () => {
-    const seen = lookAround(scroller());
+    const box = scroller();
+    follow.look(box);
+    // The search goes through all that is on the page, so it is made only where there is one.
+    const asks = (lastTurn(store.shown.state)?.question ?? null) !== null;
+    const seen = { atEnd: follow.atEnd, questionAway: asks && questionAway(box) };
     if (seen.atEnd !== place.atEnd || seen.questionAway !== place.questionAway) {
       place = seen;
       draw();
     }
   };
   const paint = () => {
-    const following = isAtEnd(scroller()); // before the text grows
+    follow.look(scroller()); // before the text grows
     draw();
-    const box = scroller();
-    if (following && box !== null) {
-      box.scrollTop = box.scrollHeight;
-    }
+    follow.go(scroller());
     paints += 1;
     root.dataset.paints = String(paints);
     look();
@@ -73,15 +75,12 @@ function ways(root: HTMLElement, scroller: () => HTMLElement | null): Go {
   };
 }
 
-const isAtEnd = (box: HTMLElement | null): boolean =>
-  box === null || box.scrollHeight - box.scrollTop - box.clientHeight <= END_PX;
-
-function lookAround(box: HTMLElement | null): Place {
+function questionAway(box: HTMLElement | null): boolean {
   const question = box?.querySelector("[data-part=approval]");
   if (!box || !question) {
-    return { atEnd: isAtEnd(box), questionAway: false };
+    return false;
   }
   const [seen, asked] = [box.getBoundingClientRect(), question.getBoundingClientRect()];
   const away = asked.top >= seen.bottom - EDGE_PX || asked.bottom <= seen.top + EDGE_PX;
-  return { atEnd: isAtEnd(box), questionAway: away && seen.height > 0 };
+  return away && seen.height > 0;
 }

@@ -82,8 +82,15 @@ function Body({ store, shown, place, go }: Props) {
         ))}
       </section>
       {!place.atEnd && (
-        <button type="button" class="al-button al-to-end" data-action="to-end" onClick={go.toEnd}>
-          To the end
+        <button
+          type="button"
+          class="al-button al-primary al-to-end"
+          data-action="to-end"
+          title="To the end"
+          aria-label="To the end"
+          onClick={go.toEnd}
+        >
+          {"\u2193"}
         </button>
       )}
     </div>

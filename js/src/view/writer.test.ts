@@ -138,7 +138,7 @@ describe("a growing text", () => {
 
 describe("a long text", () => {
   const paragraphs = Array.from(
-    { length: 200 },
+    { length: 600 },
     (_, n) => `Paragraph ${n} ${"word ".repeat(40)}\n\n`,
   );
 

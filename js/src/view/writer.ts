@@ -1,7 +1,7 @@
 // Writes a growing Markdown text into an element, in time that grows with the text once: settled
 // blocks are made into nodes and never touched again; only the open block is drawn anew, and not
-// even that once it is long. Settled blocks lie in chunks, of which the browser lays out only those
-// in sight: else each frame would cost as much as the text is long.
+// even that once it is long. Settled blocks lie in chunks, and long plain text in pieces, of which the
+// browser lays out only those in sight: else each frame would cost as much as the text is long.
 import { Blocks } from "../blocks";
 import { LONGEST_FORMATTED, toNodes } from "../markdown";
 
@@ -11,10 +11,9 @@ export const LONGEST_REDRAWN = 4000;
 // Plain text grows in pieces of about this size, so that the browser lays out only the last one.
 const PIECE = 4000;
 
-// Settled text that lies in one chunk. A list is kept in one for longer, since a gap would show.
-const CHUNK = 8000;
-const LIST_CHUNK = 4 * CHUNK;
-const LIST_ITEM = /^(?:[-*+]|\d{1,9}[.)])\s/;
+// Settled text that lies in one chunk. Each frame pays for the last one's size, and for the number of
+// those out of sight: over 1 MB, 8,000 characters cost the last frames more, and 64,000 cost all more.
+const CHUNK = 32_000;
 
 // `node` ends the plain text of the open block, which stands for the text `from` to `to`.
 interface Tail {
@@ -30,7 +29,7 @@ export class Writer {
   #written = 0; // settled text that stands on the page
   #chunk: HTMLElement | null = null; // where the next settled block goes
   #chunkFrom = 0; // the text that it begins with
-  #full: HTMLElement[] = []; // chunks that were filled by the last write
+  #full: HTMLElement[] = []; // chunks and pieces that were filled by the last write
   #open: HTMLElement | null = null; // the open block, always the last child
   #tail: Tail | null = null; // its text, where it is plain
 
@@ -72,8 +71,7 @@ export class Writer {
 
   #append(text: string, end: number): void {
     const part = text.slice(this.#written, end);
-    const most = LIST_ITEM.test(part) ? LIST_CHUNK : CHUNK;
-    if (this.#chunk === null || this.#written - this.#chunkFrom > most) {
+    if (this.#chunk === null || this.#written - this.#chunkFrom > CHUNK) {
       if (this.#chunk !== null) {
         this.#full.push(this.#chunk);
       }
@@ -88,8 +86,8 @@ export class Writer {
 
   // Not in the write that filled them: the browser has to have seen their height once.
   #retire(): void {
-    for (const chunk of this.#full) {
-      chunk.classList.add("al-far");
+    for (const part of this.#full) {
+      part.classList.add("al-far");
     }
     this.#full = [];
   }
@@ -97,7 +95,7 @@ export class Writer {
   #grow(text: string): void {
     const from = Math.max(this.#blocks.fence ?? 0, this.#written);
     if (this.#tail !== null && this.#tail.from === from) {
-      extend(this.#tail, text);
+      this.#full.push(...extend(this.#tail, text));
       return;
     }
     this.#drop();
@@ -107,7 +105,7 @@ export class Writer {
       const node = document.createTextNode("");
       (this.#open.firstElementChild ?? this.#open).append(piece(node));
       this.#tail = { node, from, to: from };
-      extend(this.#tail, text);
+      this.#full.push(...extend(this.#tail, text));
     } else {
       this.#open = document.createElement("div");
       this.#open.append(toNodes(text.slice(from)));
@@ -143,19 +141,24 @@ function plainBlock(fenced: boolean): HTMLElement {
   return block;
 }
 
-function extend(tail: Tail, text: string): void {
+// Returns the pieces that this filled.
+function extend(tail: Tail, text: string): HTMLElement[] {
   tail.node.appendData(text.slice(tail.to));
   tail.to = text.length;
-  const { data, parentElement } = tail.node;
-  // Cut after a line, which does not show; text without any is cut after a word, and that much later.
-  const cut =
-    (data.length > PIECE ? data.lastIndexOf("\n") + 1 : 0) ||
-    (data.length > 4 * PIECE ? data.lastIndexOf(" ") + 1 : 0);
-  if (cut > 0) {
-    tail.node = tail.node.splitText(cut);
-    parentElement?.after(piece(tail.node));
+  const filled = tail.node.parentElement;
+  const cut = whereToCut(tail.node.data);
+  if (cut === 0 || filled === null) {
+    return [];
   }
+  tail.node = tail.node.splitText(cut);
+  filled.after(piece(tail.node));
+  return [filled];
 }
+
+// After a line, which does not show; text without any is cut after a word, and that much later.
+const whereToCut = (text: string): number =>
+  (text.length > PIECE ? text.lastIndexOf("\n") + 1 : 0) ||
+  (text.length > 4 * PIECE ? text.lastIndexOf(" ") + 1 : 0);
 
 function piece(node: Text): HTMLElement {
   const element = document.createElement("span");

@@ -33,6 +33,32 @@ test("little text is shown in one frame", () => {
   expect(pace.empty).toBe(true);
 });
 
+test("frames that take too long are given less, until they are quick again", () => {
+  const pace = new Pace();
+  let now = 0;
+  const next = (ms: number): number => {
+    now += ms;
+    return textOf(pace.take(now)).length;
+  };
+  pace.push([text("a".repeat(1_000_000))]);
+  const first = next(0);
+  expect(next(500)).toBe(first / 2);
+  expect(next(500)).toBe(first / 4);
+  expect(next(16)).toBe(first / 2);
+  for (let n = 0; n < 20; n += 1) {
+    next(500);
+  }
+  expect(next(500)).toBe(AT_ONCE);
+});
+
+test("a page that was idle is not a slow one", () => {
+  const pace = new Pace();
+  pace.push([text("a")]);
+  pace.take(0);
+  pace.push([text("a".repeat(80_000))]);
+  expect(textOf(pace.take(10_000))).toHaveLength(10_000);
+});
+
 test("much text flows over many frames, whole and in order", () => {
   const pace = new Pace();
   const words = Array.from({ length: 20_000 }, (_, i) => `w${i} `).join("");

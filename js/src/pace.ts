@@ -1,15 +1,21 @@
 // Spreads text that comes in big pieces over a few frames, so that an answer flows and does not jump.
 // Order is kept: what comes after a text waits for it. A frame shows an eighth of what waits, so the
-// page is never more than about a tenth of a second behind a steady stream.
+// page is never more than about a tenth of a second behind a steady stream. Where frames take too long,
+// they are given less: a page that is too slow for its stream falls behind, and still hears a click.
 import type { PageEvent } from "./events";
 
 export const AT_ONCE = 512; // characters that a frame shows at least
 const SHARE = 8;
+const SLOW_MS = 250; // a frame that took longer had too much; much less, and it never catches up
+const MOST = 1_000_000;
 
 export class Pace {
   #waiting: PageEvent[] = [];
   #first = 0; // of `#waiting`; taken ones are dropped together, so that the cost stays linear
   #chars = 0;
+  #most = MOST; // characters that a frame may show here and now
+  #taken = 0; // by the frame before
+  #at: number | null = null; // when that was, if the next frame comes right after it
 
   get empty(): boolean {
     return this.#first === this.#waiting.length;
@@ -33,11 +39,15 @@ export class Pace {
     this.#waiting = [];
     this.#first = 0;
     this.#chars = 0;
+    this.#at = null;
   }
 
   // What the next frame may show; everything, where little waits.
-  take(): PageEvent[] {
-    let room = Math.max(AT_ONCE, Math.ceil(this.#chars / SHARE));
+  take(now = performance.now()): PageEvent[] {
+    this.#learn(now);
+    let room = Math.min(this.#most, Math.max(AT_ONCE, Math.ceil(this.#chars / SHARE)));
+    this.#taken = Math.min(room, this.#chars);
+    this.#at = now;
     const taken: PageEvent[] = [];
     while (room > 0 && !this.empty) {
       const event = this.#waiting[this.#first] as PageEvent;
@@ -55,6 +65,16 @@ export class Pace {
       this.clear();
     }
     return taken;
+  }
+
+  #learn(now: number): void {
+    if (this.#at === null) {
+      return;
+    }
+    this.#most =
+      now - this.#at > SLOW_MS
+        ? Math.max(AT_ONCE, Math.ceil(Math.min(this.#most, this.#taken) / 2))
+        : Math.min(MOST, this.#most * 2);
   }
 }
 

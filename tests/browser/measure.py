@@ -1,6 +1,11 @@
-"""What a page costs, asked of Chromium itself: seconds of script, style, layout; bytes of heap."""
+"""What a page costs, asked of Chromium itself: seconds of script, style, layout; bytes of heap.
+
+Seconds are those of the page's own thread, so that other work on the machine does not count.
+"""
 
 from __future__ import annotations
+
+from statistics import median
 
 from playwright.sync_api import CDPSession, Page
 
@@ -24,7 +29,7 @@ class Meter:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._cdp: CDPSession = page.context.new_cdp_session(page)
-        self._cdp.send("Performance.enable")
+        self._cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def busy_s(self) -> float:
         """Seconds of work so far, in script, style and layout."""
@@ -51,6 +56,12 @@ def cost(samples: list[Sample], start: float, end: float) -> float:
     first, last = samples[0][0], samples[-1][0]
     (x0, busy0), (x1, busy1) = (_at(samples, first + s * (last - first)) for s in (start, end))
     return (busy1 - busy0) / (x1 - x0)
+
+
+def usual_cost(samples: list[Sample], start: float, end: float, parts: int = 4) -> float:
+    """The median of `cost` over so many equal parts: one pause of the page decides nothing."""
+    step = (end - start) / parts
+    return median(cost(samples, start + n * step, start + (n + 1) * step) for n in range(parts))
 
 
 def _at(samples: list[Sample], place: float) -> Sample:

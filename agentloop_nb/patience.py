@@ -4,6 +4,9 @@ A synchronous cell can hold the kernel's loop for minutes. Nothing of a run can 
 when the cell is over, the timers that ran out and what arrived in time are due together. So a wait
 is made of short pieces, and a piece in which the loop was held costs only its own length; at the
 end of such a wait there is always a moment left in which the loop hands over what has come.
+
+For waits that end once. The silence of a stream, which ends with each chunk, is judged by the same
+rule in `models/silence.py`, with one timer for all of it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any
 from playwright.sync_api import Locator, expect, sync_playwright
 
 from tests.browser.measure import Meter, Sample, cost
-from tests.conftest import CHROMIUM_FLAGS, find_chromium
+from tests.conftest import CHROMIUM_FLAGS, NO_CHROMIUM, find_chromium
 from tests.lab import Notebook, serve
 
 RATE = 1000
@@ -313,14 +313,15 @@ def table(rows: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> None:
+    found = find_chromium()
+    if found is None:
+        raise SystemExit(NO_CHROMIUM)
     with (
         tempfile.TemporaryDirectory() as folder,
         serve(Path(folder)) as lab,
         sync_playwright() as playwright,
     ):
-        chromium = playwright.chromium.launch(
-            executable_path=str(find_chromium()), args=list(CHROMIUM_FLAGS)
-        )
+        chromium = playwright.chromium.launch(executable_path=str(found), args=list(CHROMIUM_FLAGS))
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
         lab.write("bench/nb.ipynb", CELLS)
         print(table(measure(Notebook(lab, context.new_page(), "bench/nb.ipynb"))))

@@ -7,13 +7,16 @@ folds what it is sent with the package's own `viewstate`. Gaps are asked for aga
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agentloop_nb.notebook.bridge import PROTOCOL
 from agentloop_nb.notebook.tape import LEFT_OUT
 from agentloop_nb.viewstate import fold, initial
-from tests.kernels import WAIT_S, Cell, Kernel, Message
+from tests.kernel_envs import python_of
+from tests.kernels import WAIT_S, Cell, Kernel, Message, live_kernel
 
 SETUP = """
 import asyncio, builtins, threading
@@ -238,3 +241,11 @@ class Notebook:
         lines = self._ran.read_text().splitlines()
         self._ran.unlink()
         return lines
+
+
+@contextmanager
+def agents_kernel(folder: Path, version: str) -> Iterator[Notebook]:
+    """A live kernel of this ipykernel version, in which `SETUP` has run."""
+    with live_kernel(folder, python_of(version)) as kernel:
+        kernel.run(SETUP)
+        yield Notebook(kernel, folder)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel_envs import chosen, python_of
-from tests.kernels import Kernel, live_kernel
+from tests.kernel_envs import chosen
+from tests.kernels import Kernel
 from tests.loopback import Loopback, call, pause, reply, say
-from tests.pages import SETUP, Notebook
+from tests.pages import Notebook, agents_kernel
 
 LIMITS = "limits=Limits(approval_timeout_s=1.5, stream_timeout_s=1.5, tool_timeout_s=1.5)"
 BUSY = "threading.Event().wait({})"
@@ -26,10 +26,8 @@ BUSY_S = 3.0
 def opened(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Notebook]:
-    folder = tmp_path_factory.mktemp("busy")
-    with live_kernel(folder, python_of(request.param)) as kernel:
-        kernel.run(SETUP)
-        yield Notebook(kernel, folder)
+    with agents_kernel(tmp_path_factory.mktemp("busy"), request.param) as notebook:
+        yield notebook
 
 
 @pytest.fixture

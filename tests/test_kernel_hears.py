@@ -54,7 +54,7 @@ log = []
 def check():
     "Nothing of ours is left anywhere."
     assert shell.stream._recv_callback is unwrapped, shell.stream._recv_callback
-    assert k._ear is None
+    assert k._worn is None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.kernel_envs import chosen, python_of
-from tests.kernels import Cell, Message, live_kernel, of
-from tests.pages import NOBODY, SETUP, WAYS, Notebook
+from tests.kernel_envs import chosen
+from tests.kernels import Cell, Message, of
+from tests.pages import NOBODY, WAYS, Notebook, agents_kernel
 
 INTERRUPT_S = 5.0
 """Ten times what an interrupt may take."""
@@ -25,10 +25,8 @@ WAITING = pytest.mark.parametrize("way", ["await", "run_sync"])
 def opened(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Notebook]:
-    folder = tmp_path_factory.mktemp("runs")
-    with live_kernel(folder, python_of(request.param)) as kernel:
-        kernel.run(SETUP)
-        yield Notebook(kernel, folder)
+    with agents_kernel(tmp_path_factory.mktemp("runs"), request.param) as notebook:
+        yield notebook
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from agentloop_nb.tools.threads import on_thread
 
 HELLO_WAIT_S = 5.0
 """How long a question waits for a page to say hello. A page does so within a second of being
-shown (see "More measured facts": 0.1 to 0.5 s after a reload); papermill and nbconvert never do."""
+shown (measured: 0.1 to 0.5 s after a reload); papermill and nbconvert never do."""
 
 SEEN_S = 1.0
 """A countdown shows whole seconds: a question held up for so long is asked again."""

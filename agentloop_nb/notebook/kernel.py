@@ -1,10 +1,12 @@
 """The only file that knows ipykernel: hearing the page while a cell runs, and losing no cell.
 
 While a cell blocks, and on most kernels while it awaits, the kernel handles no message of a widget.
-So the receive callback of the main shell's ZMQStream is wrapped while a run lives: comm messages
-(and the two requests that a reloaded page waits for) are handled as they arrive, everything else
-goes to the original callback, which keeps its order. A blocking cell reads by the stream's public
-`flush()`. A message that comes over a subshell takes another way, which is left as it is.
+So the receive callbacks of two ZMQStreams are wrapped while a run lives. The *ear* is on the main
+shell's stream: comm messages (and the two requests that a reloaded page waits for) are handled as
+they arrive, everything else goes to the original callback, which keeps its order. A blocking cell
+reads by the stream's public `flush()`. The *door*, from ipykernel 7 on, is on the stream of the
+shell-channel thread: what a page says to a view of ours gets in while any cell blocks the main
+thread. A message that comes over a subshell takes another way, which is left as it is.
 
 What is private of ipykernel is looked up in `main_shell` and `_strands`, each for the versions that
 it names. Where a version has other parts nothing is wrapped, and `deaf()` says so.
@@ -18,6 +20,7 @@ import logging
 import signal
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
@@ -118,7 +121,7 @@ def main_shell() -> MainShell | None:
 # -- hearing
 
 
-class _Wrapper:
+class _Wrapper(ABC):
     """A wrapper around the receive callback of a stream; one life long, worn once.
 
     It never forgets the callback that it wraps: a message may be on its way through it on the
@@ -139,8 +142,9 @@ class _Wrapper:
         if self._stream._recv_callback == self._receive:
             self._stream._recv_callback = self._original
 
+    @abstractmethod
     def _receive(self, frames: Any) -> Any:
-        raise NotImplementedError
+        """Handle a message, or pass it on to the callback that is wrapped."""
 
     def _peek(self, frames: Any) -> Any:
         """The message, its content not read yet, {} where these frames are none, such as the
@@ -354,10 +358,25 @@ class _Reader:
 
 Receive = Callable[[object], None]
 
+
+class _Worn:
+    """What the kernel wears while a run lives."""
+
+    def __init__(self, shell: MainShell) -> None:
+        self.ear = _Ear(shell)
+        self._door = _Door(shell) if shell.front is not None else None
+        self._reader = _Reader(shell.front) if _strands() and shell.front is not None else None
+
+    def take_off(self) -> None:
+        self.ear.take_off()
+        if self._door is not None:
+            self._door.take_off()
+        if self._reader is not None:
+            self._reader.stop()
+
+
+_worn: _Worn | None = None
 _users = 0
-_ear: _Ear | None = None
-_door: _Door | None = None
-_reader: _Reader | None = None
 _reading = False
 _views: dict[str, Receive] = {}
 _lock = threading.Lock()
@@ -407,28 +426,21 @@ def reading() -> Iterator[None]:
 
 def handling() -> bool:
     """Whether a message's handler is at work."""
-    return _ear is not None and _ear.handling
+    return _worn is not None and _worn.ear.handling
 
 
 def _enter(shell: MainShell) -> None:
-    global _users, _ear, _door, _reader
+    global _users, _worn
     with _lock:
-        if not _users:
-            _ear = _Ear(shell)
-            _door = _Door(shell) if shell.front is not None else None
-            _reader = _Reader(shell.front) if _strands() and shell.front is not None else None
+        if _worn is None:
+            _worn = _Worn(shell)
         _users += 1
 
 
 def _leave() -> None:
-    global _users, _ear, _door, _reader
+    global _users, _worn
     with _lock:
         _users -= 1
-        if _users:
-            return
-        for worn in (_ear, _door):
-            if worn is not None:
-                worn.take_off()
-        if _reader is not None:
-            _reader.stop()
-        _ear = _door = _reader = None
+        if not _users and _worn is not None:
+            _worn.take_off()
+            _worn = None

@@ -263,6 +263,32 @@ describe("a kernel of which the front end tells", () => {
     expect(ears.connections).toEqual(["live", "gone"]);
   });
 
+  it("is gone though the restart was over before the first beat", () => {
+    const slots = new Set<() => void>();
+    const kernel = {
+      status: "idle",
+      statusChanged: {
+        connect: (slot: () => void) => slots.add(slot),
+        disconnect: (slot: () => void) => slots.delete(slot),
+      },
+    };
+    channel.close();
+    model = Object.assign(new StandIn(), { widget_manager: { kernel } });
+    channel = new Channel(model, ears);
+    channel.open();
+    model.welcome(0);
+    for (const status of ["restarting", "idle"]) {
+      kernel.status = status;
+      for (const slot of slots) {
+        slot();
+      }
+    }
+    wait(250);
+    expect(ears.connections.at(-1)).toBe("gone");
+    channel.close();
+    expect(slots.size).toBe(0);
+  });
+
   it("is not gone where it speaks all the same", () => {
     front.kernel.status = "dead";
     wait(250);

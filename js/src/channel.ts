@@ -78,6 +78,7 @@ export class Channel {
   open(): void {
     this.#model.on("msg:custom", this.#receive);
     this.#heard = this.#grew = performance.now();
+    this.#kernel.look(); // from here on its signals count: a restart can be over before a beat
     this.#beat = setInterval(this.#onBeat, BEAT_MS);
     this.#hello();
   }

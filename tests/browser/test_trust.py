@@ -24,6 +24,13 @@ PID = "import os; print('pid', os.getpid(), 'end')"
 LATE_S = 20.0
 """For what takes 3 to 5 s: the server looks every 3 s whether its kernels live."""
 
+GATE = "gate"
+BUSY = f"open('{GATE}').read(); print('free', 'again')"
+"""A plain cell that blocks the kernel until the test writes to the pipe of that name."""
+LIMIT_S = 10
+BUSY_S = 30
+"""So long the cell blocks, and each of the run's limits is a third of it."""
+
 
 def pid_of(notebook: Notebook, cell: int) -> int:
     notebook.run(cell)
@@ -36,6 +43,13 @@ def until_idle(notebook: Notebook) -> None:
     notebook.page.wait_for_function(
         "() => window.jupyterapp.shell.currentWidget.context.sessionContext"
         ".session?.kernel?.status === 'idle'"
+    )
+
+
+def until_the_page_is_older(notebook: Notebook, seconds: float) -> None:
+    began = notebook.page.evaluate("Date.now()")
+    notebook.page.wait_for_function(
+        "until => Date.now() > until", arg=began + seconds * 1000, timeout=(seconds + 30) * 1000
     )
 
 
@@ -106,9 +120,9 @@ def test_a_kernel_restarted_under_an_old_view_does_not_leave_it_hoping(
 def test_a_busy_kernel_takes_nothing_from_a_question_and_hears_the_click(
     open_notebook: Open, folder: Path
 ) -> None:
-    limits = "approval_timeout_s=5, stream_timeout_s=20, tool_timeout_s=5"
-    busy = "import time; time.sleep(12); print('free', 'again')"
-    notebook = open_notebook([TOOL, f"run = agent({limits}).start('Write plum.')", busy])
+    limits = ", ".join(f"{name}_timeout_s={LIMIT_S}" for name in ("approval", "stream", "tool"))
+    os.mkfifo(folder / GATE)
+    notebook = open_notebook([TOOL, f"run = agent({limits}).start('Write plum.')", BUSY])
     notebook.run(0)
     notebook.run(1)
     view = notebook.view(1)
@@ -120,9 +134,11 @@ def test_a_busy_kernel_takes_nothing_from_a_question_and_hears_the_click(
     notebook.shoot("kernel-busy")
     view.approve()
     expect(view.part("approval")).to_contain_text("Sent")
+    until_the_page_is_older(notebook, BUSY_S)
     notebook.running(2)
     assert view.seconds == left
     assert not (folder / "ran.txt").exists()
+    (folder / GATE).write_text("go")
     view.ended("Done in 2 rounds")
     notebook.printed(2, "free again")
     expect(view.part("notice")).to_have_count(0)
@@ -133,8 +149,8 @@ def test_on_a_loop_of_its_own_a_click_acts_while_a_plain_cell_blocks(
     open_notebook: Open, folder: Path
 ) -> None:
     threaded = TOOL.replace("limits=Limits", "loop='thread',\n        limits=Limits")
-    busy = "import time\nfor _ in range(3000):\n    time.sleep(0.01)\n    if stop: break"
-    notebook = open_notebook([threaded, BEGIN["start"], "stop = []\n" + busy])
+    os.mkfifo(folder / GATE)
+    notebook = open_notebook([threaded, BEGIN["start"], BUSY])
     notebook.run(0)
     notebook.run(1)
     view = notebook.view(1)
@@ -145,8 +161,8 @@ def test_on_a_loop_of_its_own_a_click_acts_while_a_plain_cell_blocks(
     view.ended("Done in 2 rounds")
     notebook.running(2)
     assert (folder / "ran.txt").read_text() == "plum\n"
-    notebook.interrupt()
-    notebook.ended(2)
+    (folder / GATE).write_text("go")
+    notebook.printed(2, "free again")
 
 
 def test_a_page_that_sleeps_and_wakes_has_missed_nothing(open_notebook: Open, folder: Path) -> None:

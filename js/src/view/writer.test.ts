@@ -166,7 +166,7 @@ describe("a long text", () => {
     expect(host.querySelectorAll(".al-far")).toHaveLength(0);
   });
 
-  it("keeps the parts of a list together for longer, since a gap would show", () => {
+  it("keeps the parts of a list of 24,000 characters together: a gap would show", () => {
     const host = document.createElement("div");
     new Writer(host).write("- item of a list\n".repeat(1500), false);
     expect(host.querySelectorAll(".al-chunk")).toHaveLength(1);

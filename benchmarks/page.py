@@ -236,7 +236,7 @@ class Bench:
         """Of the seconds in which the deltas come, without the first and the last half."""
         samples: list[Sample] = []
         while not self._file.exists():
-            self._meter.frames(12)
+            self._meter.frames(2)
             samples.append((time.monotonic(), self._meter.busy_s()))
         begin, end = samples[0][0] + 0.5, samples[-1][0] - 0.5
         return [sample for sample in samples if begin <= sample[0] <= end]

@@ -17,6 +17,8 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from agentloop_nb.notebook.packing import unpack, whole
+
 Message = dict[str, Any]
 Print = Callable[[str], None]
 
@@ -149,6 +151,7 @@ class Page:
         self._story = story
         self._client = client
         self._epoch: str | None = None
+        self._last: Message | None = None
         self._commands = 0
 
     def hello(self) -> Message:
@@ -176,7 +179,8 @@ class Page:
         if batch["epoch"] != self._epoch or batch["from"] != self.have + 1:
             yield self.hello()
             return
-        for event in batch["events"]:
+        for event in whole(batch["events"], self._last):
+            self._last = event
             self._story.take(event)
             match event["type"]:
                 case "run_start":
@@ -254,7 +258,7 @@ class Player:
 
     def _custom(self, comm_id: str, data: Message) -> None:
         if data.get("method") == "custom":
-            for answer in self._pages[comm_id].take(data["content"]):
+            for answer in self._pages[comm_id].take(unpack(data["content"])):
                 self._send(comm_id, answer)
 
     def _send(self, comm_id: str, content: Message) -> None:

@@ -193,13 +193,18 @@ class Wire:
         frame = base64.b64decode(data) if event["response"]["opcode"] == 2 else data.encode()
         if b"comm_msg" in frame:
             self.frames += len(frame)
-            self.payload += _content(frame)
+            self.payload += _data(frame)
 
 
-def _content(frame: bytes) -> int:
-    """The bytes of a comm message's own data: without Jupyter's envelope around it."""
-    begin = frame.find(b'"data"')
-    return 0 if begin < 0 else frame.rfind(b"}") - begin
+def _data(frame: bytes) -> int:
+    """The bytes of a comm message's data: what a widget sends, without Jupyter's envelope."""
+    key = b'"data": '
+    begin = frame.find(key)
+    if begin < 0:
+        return 0
+    begin += len(key)
+    _, end = json.JSONDecoder().raw_decode(frame.decode("latin-1"), begin)  # a character, a byte
+    return end - begin
 
 
 class Bench:

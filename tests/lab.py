@@ -194,14 +194,21 @@ class Notebook:
         self._ready()
 
     def _ready(self) -> None:
-        """Until the notebook is there and its kernel is connected."""
+        """Until the notebook is there and its kernel is connected. The first question of Lab to a
+        stock ipykernel 7.0 to 7.3 may be stranded, as in `begun`."""
         self.cell(0).wait_for()
         self.page.wait_for_function(
             """() => {
                 const session = window.jupyterapp?.shell.currentWidget?.context?.sessionContext;
-                return session?.isReady && session.session?.kernel?.connectionStatus === 'connected'
-                    && session.session.kernel.status !== 'unknown';
-            }"""
+                const kernel = session?.session?.kernel;
+                const connected = kernel?.connectionStatus === 'connected';
+                const ready = session?.isReady && connected && kernel.status !== 'unknown';
+                if (connected && !ready) {
+                    kernel.requestKernelInfo().catch(() => {});
+                }
+                return ready;
+            }""",
+            polling=500,
         )
 
     def reload(self) -> None:

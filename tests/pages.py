@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop_nb.notebook.bridge import PROTOCOL
-from agentloop_nb.notebook.tape import LEFT_OUT
+from agentloop_nb.notebook.packing import unpack, whole
 from agentloop_nb.viewstate import fold, initial
 from tests.kernel_envs import python_of
 from tests.kernels import WAIT_S, Cell, Kernel, Message, live_kernel
@@ -149,9 +149,9 @@ class View:
         if batch["epoch"] != self._epoch or batch["from"] != self._have + 1:
             self.hello()
             return
-        for event in batch["events"]:
+        for event in whole(batch["events"], self.events[-1] if self.events else None):
             self.events.append(event)
-            fold(self.state, {**LEFT_OUT, **event})
+            fold(self.state, event)
         self._have = batch["to"]
         self._send({"type": "ack", "seq": self._have})
 
@@ -209,7 +209,7 @@ class Page:
             case "comm_msg" if content["comm_id"] in self.views:
                 data = content["data"]
                 if data.get("method") == "custom":
-                    self.views[content["comm_id"]].take(data["content"])
+                    self.views[content["comm_id"]].take(unpack(data["content"]))
             case "display_data" | "execute_result":
                 widget = content["data"].get("application/vnd.jupyter.widget-view+json")
                 if widget is not None:

@@ -27,7 +27,8 @@ from agentloop_nb.log import EventLog
 from agentloop_nb.messages import NO_USAGE, Message, Opaque, Text, Thinking
 from agentloop_nb.notebook import bridge as bridge_module
 from agentloop_nb.notebook.bridge import UNACKED_BYTES, Bridge
-from agentloop_nb.notebook.tape import BATCH_BYTES, LEFT_OUT, take_batch
+from agentloop_nb.notebook.packing import whole
+from agentloop_nb.notebook.tape import BATCH_BYTES, take_batch
 from agentloop_nb.viewstate import fold, initial
 
 
@@ -61,6 +62,7 @@ class Page:
     def __init__(self, bridge: Bridge, name: str = "p") -> None:
         self.bridge, self.name = bridge, name
         self.have, self.epoch = -1, None
+        self.last: dict[str, Any] | None = None
         self.state = initial()
         self.batches: list[dict[str, Any]] = []
         self.replies: list[dict[str, Any]] = []
@@ -79,6 +81,7 @@ class Page:
         if kind == "welcome" and content["to"] == self.name:
             if content["epoch"] != self.epoch:
                 self.epoch, self.have, self.state = content["epoch"], -1, initial()
+                self.last = None
         elif kind == "reply" and content["to"] == self.name:
             self.replies.append(content)
         elif kind == "batch" and content["client"] == self.name:
@@ -93,8 +96,9 @@ class Page:
             return
         if content["to"] > self.have:
             self.batches.append(content)
-            for event in content["events"]:
-                fold(self.state, {**LEFT_OUT, **event})
+            for event in whole(content["events"], self.last):
+                self.last = event
+                fold(self.state, event)
             self.have = content["to"]
         if self.acks:
             self.say({"type": "ack", "seq": self.have})
@@ -261,7 +265,7 @@ def test_a_page_that_does_not_acknowledge_gets_no_more_than_a_megabyte() -> None
 
 
 def _size(batch: dict[str, Any]) -> int:
-    return sum(len(e.get("text", "")) for e in batch["events"])
+    return sum(len(e[1] if isinstance(e, list) else e.get("text", "")) for e in batch["events"])
 
 
 def test_batches_stay_under_their_size_and_keep_their_pace() -> None:
@@ -423,8 +427,8 @@ def test_opaque_provider_parts_never_reach_a_page() -> None:
     message = Message(
         "assistant", (Thinking("hm", secret), Text("hi")), "anthropic", "end_turn", secret
     )
-    for whole in (True, False):
-        assert "SECRET" not in str(page_json(MessageEvent(message=message), whole=whole))
+    for blocks in (True, False):
+        assert "SECRET" not in str(page_json(MessageEvent(message=message), whole=blocks))
 
 
 deltas = st.lists(
@@ -445,12 +449,14 @@ def test_merged_deltas_fold_to_the_same_view(
     one_by_one, merged = initial(), initial()
     for event in events:
         fold(one_by_one, page_json(event, whole=False))
-    position = 0
+    position, last = 0, None
     while position < len(events):
         end = cut.randint(position + 1, len(events))
-        taken, count, _ = take_batch(events[position:end], restored=0)
-        for data in taken:
-            fold(merged, {**LEFT_OUT, **data})
+        before = events[position - 1] if position else None
+        taken, count, _ = take_batch(events[position:end], before)
+        for event_json in whole(taken, last):
+            last = event_json
+            fold(merged, event_json)
         position += count
     assert merged == one_by_one
 

@@ -57,8 +57,7 @@ class NotebookHost:
             _at_end(live, listening.close)
             _at_end(live, lambda: setattr(widget, "ended", True))
 
-        epoch = f"{_EPOCH}.{widget.model_id[:6]}"
-        bridge = Bridge(run, widget.send, epoch=epoch, on_shown=shown)
+        bridge = Bridge(run, widget.tell, epoch=_EPOCH, on_shown=shown)
         self._views[run.run_id] = (widget, _execution())
         attend(run)
         _put(widget)

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentloop_nb.codec import dumps, page_json
 from agentloop_nb.events import AnyEvent, Delta
+from agentloop_nb.notebook.packing import continues, pair
 from agentloop_nb.ports import Shown
 
 BATCH_BYTES = 256_000
@@ -38,49 +39,37 @@ class Tape:
     def now(self) -> float:
         return self.runs[-1].log.now()
 
-    def since(self, position: int) -> tuple[list[AnyEvent], int]:
-        """Events from a position to the end of the run it falls in, and how many of them, from the
-        first, were restored from a journal (the page never saw their deltas)."""
+    def since(self, position: int) -> tuple[list[AnyEvent], AnyEvent | None, int]:
+        """Events from a position to the end of the run it falls in; the one before them, where it
+        is of the same run; and how many of them, from the first, were restored from a journal (the
+        page never saw their deltas)."""
         index = max(i for i, start in enumerate(self._starts) if start <= position)
         log, inside = self.runs[index].log, position - self._starts[index]
-        return log.since(inside), max(log.restored - inside, 0)
-
-
-LEFT_OUT: dict[str, Any] = {"seq": 0, "at": 0, "path": [], "attempt": 0, "block": 0, "upto": None}
-"""What a delta goes without: no page uses the first two and the last, and the others mostly have
-this value, which `protocol.ts` fills in. A thousand deltas a second are two bytes for each one of
-text otherwise."""
-_UNUSED = ("seq", "at", "upto")
-
-
-def lean(data: dict[str, Any]) -> dict[str, Any]:
-    """A delta's JSON as it travels; any other event's as it is."""
-    if data["type"] not in ("text_delta", "thinking"):
-        return data
-    return {
-        key: value
-        for key, value in data.items()
-        if key not in _UNUSED and (key not in LEFT_OUT or value != LEFT_OUT[key])
-    }
+        events = log.since(max(inside - 1, 0))
+        before = events.pop(0) if inside else None
+        return events, before, max(log.restored - inside, 0)
 
 
 def take_batch(
-    events: Sequence[AnyEvent], *, restored: int = 0
-) -> tuple[list[dict[str, Any]], int, int]:
+    events: Sequence[AnyEvent], before: AnyEvent | None = None, *, restored: int = 0
+) -> tuple[list[dict[str, Any] | list[Any]], int, int]:
     """As many events as fit one batch: their JSON, how many positions they cover, and the bytes.
 
-    The first `restored` of them go whole. Adjacent deltas of one block are merged into one. At
-    least one event is taken, so that an oversized one gets through alone.
+    The first `restored` of them go whole. Adjacent deltas of one block are merged into one; where
+    it goes on with the event before, it goes as a pair. At least one event is taken, so that an
+    oversized one gets through alone.
     """
-    taken: list[dict[str, Any]] = []
+    taken: list[dict[str, Any] | list[Any]] = []
     count = size = 0
     while count < len(events) and size < BATCH_BYTES:
         merged, covered = _merge(events, count, BATCH_BYTES - size)
-        data = lean(page_json(merged, whole=count < restored))
+        told = page_json(merged, whole=count < restored)
+        data = pair(told) if continues(merged, before) else told
         length = len(dumps(data).encode())
         if taken and size + length > BATCH_BYTES:
             break
         taken.append(data)
+        before = merged
         count += covered
         size += length
     return taken, count, size
@@ -94,7 +83,7 @@ def _merge(events: Sequence[AnyEvent], start: int, room: int) -> tuple[AnyEvent,
     texts, length, end = [first.text], len(first.text), start + 1
     while end < len(events) and length < room // 4:
         following = events[end]
-        if not isinstance(following, Delta) or _block(following) != _block(first):
+        if not isinstance(following, Delta) or not continues(following, first):
             break
         texts.append(following.text)
         length += len(following.text)
@@ -103,7 +92,3 @@ def _merge(events: Sequence[AnyEvent], start: int, room: int) -> tuple[AnyEvent,
         return first, 1
     last = events[end - 1]
     return replace(first, text="".join(texts), upto=last.seq), end - start
-
-
-def _block(delta: Delta) -> tuple[object, ...]:
-    return (type(delta), delta.path, delta.round, delta.attempt, delta.block)

@@ -10,6 +10,7 @@ import traitlets
 
 from agentloop_nb.notebook.assets import widget_css, widget_js
 from agentloop_nb.notebook.bridge import PROTOCOL
+from agentloop_nb.notebook.packing import Content, pack
 
 
 class RunWidget(anywidget.AnyWidget):
@@ -28,6 +29,10 @@ class RunWidget(anywidget.AnyWidget):
         super().__init__(**traits)
         # Registered here, before the page can know of the widget: its hello comes at once.
         self.on_msg(lambda _widget, content, _buffers: receive(content))
+
+    def tell(self, message: Content) -> None:
+        """Send a message of the bridge to all pages."""
+        self.send(pack(message))
 
     def __repr__(self) -> str:
         return f"The view of run {self.run_id}"  # what shows where no front end draws widgets

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Channel, type Connection, GIVE_UP_MS, type Listener } from "./channel";
+import { ACK_PAUSE_MS, Channel, type Connection, GIVE_UP_MS, type Listener } from "./channel";
 import type { PageEvent } from "./events";
-import { StandIn, says } from "./testing";
+import { done, StandIn, says } from "./testing";
 
 class Ears implements Listener {
   readonly texts: string[] = [];
@@ -80,16 +80,47 @@ describe("batches", () => {
     model.batch(0, 2, [says("a"), says("b"), says("c")]);
     model.batch(3, 4, [says("d")]);
     expect(ears.texts).toEqual(["a", "b", "c", "d"]);
+    expect(acks()).toEqual([2]);
+    wait(ACK_PAUSE_MS);
     expect(acks()).toEqual([2, 4]);
     expect(ears.connections).toEqual(["live"]);
+  });
+
+  it("of a stream are acknowledged once a second, one with more in it at once", () => {
+    model.welcome(99);
+    for (let n = 0; n < 40; n++) {
+      model.batch(n, n, [says("word")]);
+      wait(50);
+    }
+    expect(acks().length).toBeLessThanOrEqual(3);
+    expect(acks().at(-1)).toBeGreaterThanOrEqual(20);
+    model.batch(40, 40, [says("a".repeat(20_000))]);
+    expect(acks().at(-1)).toBe(40);
+    model.batch(41, 41, [done()]);
+    expect(acks().at(-1)).toBe(41);
+    const count = acks().length;
+    wait(1000);
+    expect(acks().length).toBe(count);
   });
 
   it("that come twice are applied once and acknowledged again", () => {
     model.welcome(0);
     model.batch(0, 0, [says("a")]);
     model.batch(0, 0, [says("a")]);
+    wait(ACK_PAUSE_MS);
     expect(ears.texts).toEqual(["a"]);
     expect(acks()).toEqual([0, 0]);
+  });
+
+  it("may hold pairs, which go on with the event before them", () => {
+    model.welcome(9);
+    model.batch(0, 1, [says("a"), [1, "b"]]);
+    model.batch(2, 4, [[2, "c"], done()]);
+    expect(ears.texts).toEqual(["a", "b", "c", "done"]);
+    wait(600);
+    model.batch(5, 5, [[3, "of nothing"]]);
+    expect(ears.texts).toHaveLength(4);
+    expect(hellos().at(-1)).toMatchObject({ have: 4 });
   });
 
   it("after a gap are left out, and the page says what it has", () => {

@@ -7,7 +7,7 @@
 // that is busy with a cell comes back, one that was restarted does not.
 import type { PageEvent } from "./events";
 import { Kernel, type Managed } from "./kernel";
-import { type Command, type FromKernel, PROTOCOL, read } from "./protocol";
+import { type Command, type FromKernel, grows, PROTOCOL, read, whole } from "./protocol";
 
 export const BEAT_MS = 250;
 export const HELLO_PAUSE_MS = 500; // at most one hello in this time
@@ -18,6 +18,12 @@ export const SILENCE_MS = 2250; // while a run lives the kernel says something e
 export const LOST_AFTER = 2; // unanswered hellos
 export const RESEND_MS = 1000;
 export const GIVE_UP_MS = 30_000;
+
+// Small batches of a stream are acknowledged once a second, not one by one. To each message the kernel
+// says "busy" and "idle", and where the server has just written these, TCP keeps the next batch back
+// for up to 40 ms (Nagle's algorithm, and an acknowledgement of TCP's own that waits).
+export const ACK_PAUSE_MS = 1000;
+const SMALL = 2000; // characters
 
 // What of an anywidget model is used here.
 export interface Model extends Managed {
@@ -59,6 +65,7 @@ export class Channel {
   #connection: Connection = "connecting";
   #epoch: string | null = null;
   #have = -1;
+  #event: PageEvent | null = null; // the one at that position
   #last = -1; // the newest position known to be in the kernel
   #past = -1; // the newest at the last hello
   #heard = 0; // when the kernel last said anything
@@ -66,6 +73,8 @@ export class Channel {
   #helloAt = Number.NEGATIVE_INFINITY;
   #helloWanted = false;
   #unanswered = 0;
+  #ackedAt = Number.NEGATIVE_INFINITY;
+  #owed = false; // an acknowledgement
   #commands = 0;
   #beat: ReturnType<typeof setInterval> | undefined;
 
@@ -152,6 +161,7 @@ export class Channel {
     const first = this.#epoch === null;
     this.#epoch = epoch;
     this.#have = -1;
+    this.#event = null;
     this.#listener.reset();
     if (!first) {
       this.#drop("The kernel was restarted before it heard this.");
@@ -173,15 +183,28 @@ export class Channel {
       return;
     }
     this.#alive();
-    if (message.from === this.#have + 1 && message.to >= message.from) {
+    const follows = message.from === this.#have + 1 && message.to >= message.from;
+    const events = follows ? whole(message.events, this.#event) : null;
+    if (events !== null) {
       this.#have = message.to;
+      this.#event = events.at(-1) ?? null;
       this.#last = Math.max(this.#last, message.to);
       this.#grew = performance.now();
-      this.#listener.apply(message.events, message.now, message.to <= this.#past);
+      this.#listener.apply(events, message.now, message.to <= this.#past);
     } else if (message.to > this.#have) {
       this.#hello(); // something before it is missing; or it overlaps, and merged events do not split
       return;
     }
+    this.#owed = true;
+    const now = performance.now();
+    if (now - this.#ackedAt >= ACK_PAUSE_MS || events === null || !isSmall(events)) {
+      this.#acknowledge(now);
+    }
+  }
+
+  #acknowledge(now: number): void {
+    this.#owed = false;
+    this.#ackedAt = now;
     this.#send({ type: "ack", client: this.#client, seq: this.#have });
   }
 
@@ -218,6 +241,9 @@ export class Channel {
     const now = performance.now();
     if (this.#connection === "newer") {
       return;
+    }
+    if (this.#owed && now - this.#ackedAt >= ACK_PAUSE_MS) {
+      this.#acknowledge(now);
     }
     this.#judge(now);
     this.#resend(now);
@@ -306,6 +332,12 @@ export class Channel {
       }
     }
   }
+}
+
+// Whether a batch is some text of a stream, as many follow.
+function isSmall(events: readonly PageEvent[]): boolean {
+  const length = events.reduce((sum, event) => sum + (grows(event) ? event.text.length : SMALL), 0);
+  return length < SMALL;
 }
 
 // Names this page among those that show the widget. `crypto.randomUUID` is missing on plain http.

@@ -3,6 +3,7 @@
 // page is never more than about a tenth of a second behind a steady stream. Where frames take too long,
 // they are given less: a page that is too slow for its stream falls behind, and still hears a click.
 import type { PageEvent } from "./events";
+import { grows } from "./protocol";
 
 export const AT_ONCE = 512; // characters that a frame shows at least
 const SHARE = 8;
@@ -77,11 +78,6 @@ export class Pace {
         : Math.min(MOST, this.#most * 2);
   }
 }
-
-type Growing = PageEvent & { type: "text_delta" | "thinking"; text: string };
-
-const grows = (event: PageEvent): event is Growing =>
-  event.type === "text_delta" || event.type === "thinking";
 
 const length = (event: PageEvent): number => (grows(event) ? event.text.length : 0);
 

@@ -1,26 +1,42 @@
 import { expect, it } from "vitest";
-import { read } from "./protocol";
+import { read, whole } from "./protocol";
+import { done, says, thinks } from "./testing";
 
-const batch = (events: unknown[]) => ({
-  type: "batch",
-  client: "c",
-  epoch: "e",
-  from: 0,
-  to: 0,
-  now: 0,
-  events,
-});
+const batch = (events: unknown): unknown => ["c", "e", 0, 1, 0.5, events];
 
-it("makes a delta whole that left out what mostly has one value", () => {
-  const delta = { type: "text_delta", text: "a", t: 1, round: 2, block: 3 };
-  const other = { type: "round_start", round: 2 };
-  expect(read(batch([delta, other]))).toMatchObject({
-    events: [{ ...delta, attempt: 0, path: [], upto: null }, other],
+it("names what a row holds", () => {
+  expect(read(batch([done(), [1, "a"]]))).toEqual({
+    type: "batch",
+    client: "c",
+    epoch: "e",
+    from: 0,
+    to: 1,
+    now: 0.5,
+    events: [done(), [1, "a"]],
   });
 });
 
 it("takes no message that is none of the kernel's", () => {
-  for (const content of [null, 1, {}, { type: "toString" }, batch([null]), batch([{ type: 1 }])]) {
+  const batches = [[null], [{ type: 1 }], [[1]], [["a", 1]], {}].map(batch);
+  for (const content of [
+    null,
+    1,
+    {},
+    { type: "toString" },
+    [],
+    ["c", "e", 0, 1, 0.5],
+    ...batches,
+  ]) {
     expect(read(content)).toBeNull();
   }
+});
+
+it("makes an event of a pair, with what the one before it has", () => {
+  expect(whole([[1, "b"], thinks("c"), [2, "d"]], says("a"))).toEqual([
+    { ...says("b"), t: 1 },
+    thinks("c"),
+    { ...thinks("d"), t: 2 },
+  ]);
+  expect(whole([done(), [1, "b"]], says("a"))).toBeNull();
+  expect(whole([[1, "b"]], null)).toBeNull();
 });

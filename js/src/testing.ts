@@ -3,6 +3,7 @@
 import { vi } from "vitest";
 import type { Model } from "./channel";
 import type { Approval, KnownEvent, PageEvent, Usage } from "./events";
+import type { Pair } from "./protocol";
 import type { State } from "./state";
 
 export interface Fixture {
@@ -75,9 +76,11 @@ export class StandIn implements Model {
     this.hear({ type: "welcome", to: this.client, v: 1, epoch: "e1", first: 0, last, ...change });
   }
 
-  batch(from: number, to: number, events: readonly PageEvent[], change: object = {}): void {
+  batch(from: number, to: number, events: readonly (PageEvent | Pair)[], change = {}): void {
     const { client } = this;
-    this.hear({ type: "batch", client, epoch: "e1", from, to, now: 0, events, ...change });
+    const batch = { client, epoch: "e1", from, to, now: 0, events, ...change };
+    const { epoch, now } = batch;
+    this.hear([batch.client, epoch, from, to, now, events]);
   }
 
   tick(last: number, now: number, change: object = {}): void {

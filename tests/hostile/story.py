@@ -19,6 +19,7 @@ from agentloop_nb.events import AnswerEvent, Say, Warning
 from agentloop_nb.inbox import Answer, Inbox
 from agentloop_nb.models.base import Request
 from agentloop_nb.notebook.bridge import Bridge
+from agentloop_nb.notebook.packing import pack
 from agentloop_nb.ports import Shown
 from agentloop_nb.viewstate import fold, initial
 from tests.hostile.wire import Json, Pages, Wire
@@ -110,7 +111,8 @@ class Story:
 
     # -- the way
 
-    def _to_pages(self, content: Json) -> None:
+    def _to_pages(self, message: Json) -> None:
+        content = pack(message)
         for name in self._names:
             self._down.carry(lambda name=name: self._pages("hear", page=name, content=content))
 

@@ -27,9 +27,9 @@ from agentloop_nb.ports import Shown
 from agentloop_nb.questions import Decision
 
 PROTOCOL = 1
-BATCH_PAUSE_S = 0.025
+BATCH_PAUSE_S = 0.024
 """With 50 ms, 95 of 100 deltas of a fast stream would be on the page within 75 ms, not 50: see
-benchmarks/README.md."""
+docs/adr/0003-wire-protocol.md and benchmarks/README.md."""
 UNACKED_BYTES = 1_000_000
 TICK_S = 1.0
 HELD_S = 2.0

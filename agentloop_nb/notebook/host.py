@@ -24,7 +24,7 @@ from agentloop_nb.notebook.widget import RunWidget
 from agentloop_nb.ports import Audience, Shown
 from agentloop_nb.tools.capture import refuse_input_by
 
-_EPOCH = secrets.token_hex(4)
+_EPOCH = secrets.token_hex(3)
 """Changes with the kernel: what a page holds of another one's runs is void."""
 
 

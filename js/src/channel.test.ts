@@ -72,7 +72,7 @@ describe("batches", () => {
     expect(hellos()).toEqual([
       { type: "hello", v: 1, client: model.client, epoch: null, have: -1 },
     ]);
-    expect(model.client).toMatch(/^[0-9a-f]{8}$/);
+    expect(model.client).toMatch(/^[0-9a-f]{6}$/);
   });
 
   it("are applied in order and acknowledged", () => {

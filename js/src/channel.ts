@@ -342,6 +342,6 @@ function isSmall(events: readonly PageEvent[]): boolean {
 
 // Names this page among those that show the widget. `crypto.randomUUID` is missing on plain http.
 function randomName(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(4));
+  const bytes = crypto.getRandomValues(new Uint8Array(3));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { PageEvent } from "./events";
 import { AT_ONCE, Pace } from "./pace";
+import { done } from "./testing";
 
 const at = { seq: 0, at: 0, t: 0, path: [], round: 0 };
 const text = (words: string): PageEvent => ({
@@ -31,6 +32,22 @@ test("little text is shown in one frame", () => {
   pace.push([text("b")]);
   expect(textOf(pace.take())).toBe("|b");
   expect(pace.empty).toBe(true);
+});
+
+test("what waits when a person has stopped the run is shown at once", () => {
+  const pace = new Pace();
+  const many = "a".repeat(100 * AT_ONCE);
+  pace.push([text(many), done()]);
+  expect(pace.take().length).toBe(1);
+  pace.push([done("Stopped", "user_cancel"), text("the next run")]);
+  expect(pace.take().map((event) => event.type)).toEqual([
+    "text_delta",
+    "done",
+    "done",
+    "text_delta",
+  ]);
+  pace.push([text(many), round]);
+  expect(textOf(pace.take())).not.toContain("|");
 });
 
 test("frames that take too long are given less, until they are quick again", () => {

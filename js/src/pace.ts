@@ -2,6 +2,7 @@
 // Order is kept: what comes after a text waits for it. A frame shows an eighth of what waits, so the
 // page is never more than about a tenth of a second behind a steady stream. Where frames take too long,
 // they are given less: a page that is too slow for its stream falls behind, and still hears a click.
+// Where a person stopped the run, what waits is shown at once: they want the end, not the rest of it.
 import type { PageEvent } from "./events";
 import { grows } from "./protocol";
 
@@ -14,6 +15,7 @@ export class Pace {
   #waiting: PageEvent[] = [];
   #first = 0; // of `#waiting`; taken ones are dropped together, so that the cost stays linear
   #chars = 0;
+  #stopped = false;
   #most = MOST; // characters that a frame may show here and now
   #taken = 0; // by the frame before
   #at: number | null = null; // when that was, if the next frame comes right after it
@@ -26,6 +28,7 @@ export class Pace {
     for (const event of events) {
       this.#waiting.push(event);
       this.#chars += length(event);
+      this.#stopped ||= "exit_reason" in event && event.exit_reason === "user_cancel";
     }
   }
 
@@ -40,12 +43,16 @@ export class Pace {
     this.#waiting = [];
     this.#first = 0;
     this.#chars = 0;
+    this.#stopped = false;
     this.#at = null;
   }
 
   // What the next frame may show; everything, where little waits.
   take(now = performance.now()): PageEvent[] {
     this.#learn(now);
+    if (this.#stopped) {
+      return this.takeAll();
+    }
     let room = Math.min(this.#most, Math.max(AT_ONCE, Math.ceil(this.#chars / SHARE)));
     this.#taken = Math.min(room, this.#chars);
     this.#at = now;

@@ -28,6 +28,7 @@ CHECKOUT = Path(__file__).parents[1]
 SHOTS = "AGENTLOOP_NB_SHOTS"
 START_S = 60
 LIFETIME_S = 1200
+SERVER_LINES = 60  # of the server's log, in the report of a test that failed
 WAIT_MS = 30_000
 """The longest wait for anything on a page; most of it takes well under a second."""
 
@@ -54,12 +55,14 @@ main()
 
 
 class Lab:
-    """A running server. `root` is the folder it serves."""
+    """A running server. `root` is the folder it serves, `log` the lines that it and its kernels
+    write to standard error."""
 
-    def __init__(self, root: Path, url: str, token: str) -> None:
+    def __init__(self, root: Path, url: str, token: str, log: list[str]) -> None:
         self.root = root
         self.url = url
         self.token = token
+        self.log = log
 
     def write(self, path: str, cells: Sequence[str], kernel: str = "python3") -> Path:
         """Write a notebook of code cells for a kernelspec; returns its file."""
@@ -98,7 +101,8 @@ def serve(folder: Path) -> Iterator[Lab]:
         text=True,
     )
     try:
-        yield Lab(root, _url(process), token)
+        log: list[str] = []
+        yield Lab(root, _url(process, log), token, log)
     finally:
         _end(process)
 
@@ -146,15 +150,14 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _url(process: subprocess.Popen[str]) -> str:
+def _url(process: subprocess.Popen[str], log: list[str]) -> str:
     """The address that the server tells when it listens. Its log is read on, or it would block."""
-    said: list[str] = []
     found: list[str] = []
     ready = threading.Event()
 
     def read() -> None:
         for line in process.stderr or ():
-            said.append(line)
+            log.append(line)
             match = re.search(r"http://127\.0\.0\.1:\d+/", line)
             if match and not found:
                 found.append(match[0])
@@ -162,8 +165,8 @@ def _url(process: subprocess.Popen[str]) -> str:
         ready.set()
 
     threading.Thread(target=read, daemon=True).start()
-    assert ready.wait(START_S), f"JupyterLab did not start in {START_S} s:\n{''.join(said)}"
-    assert found, f"JupyterLab ended:\n{''.join(said)}"
+    assert ready.wait(START_S), f"JupyterLab did not start in {START_S} s:\n{''.join(log)}"
+    assert found, f"JupyterLab ended:\n{''.join(log)}"
     return found[0]
 
 
@@ -256,13 +259,12 @@ class Notebook:
 
     def begun(self, index: int) -> None:
         """Until a cell has run, before a run of ours lives. Stock ipykernel 7.0 to 7.3 may strand
-        it until any other message comes, before anything of ours is imported: so others come."""
+        it until any other message comes, before anything of ours is imported: so others come,
+        whatever status the page shows, which may be the stranded message's own."""
         self.page.wait_for_function(
             """([cell, prompt]) => {
                 const { session } = window.jupyterapp.shell.currentWidget.context.sessionContext;
-                if (session.kernel.status === 'idle') {
-                    session.kernel.requestKernelInfo().catch(() => {});
-                }
+                session.kernel.requestKernelInfo().catch(() => {});
                 const found = document.querySelector(cell)?.querySelector(prompt);
                 return /\\[\\d+\\]/.test(found?.textContent ?? '');
             }""",
@@ -339,12 +341,20 @@ class Notebook:
             self.page.screenshot(path=Path(folder) / f"{name}.png")
 
     def evidence(self, folder: Path) -> str:
-        """A picture and the console's log in `folder`, for a test that failed; says where."""
+        """A picture and the console's log in `folder`, for a test that failed. Says where, and what
+        can be told in words: the cells that have run or wait, and the end of the server's log."""
         folder.mkdir(parents=True, exist_ok=True)
         picture, log = folder / "page.png", folder / "console.log"
         log.write_text("\n".join(f"{m.type}: {m.text}" for m in self.console), encoding="utf-8")
         self.page.screenshot(path=picture)
-        return f"picture: {picture}, console: {log}"
+        cells = self.page.evaluate(
+            """() => [...document.querySelectorAll('.jp-CodeCell')].map((cell) =>
+                [cell.querySelector('.jp-InputPrompt').textContent,
+                 cell.querySelector('.jp-OutputArea').innerText.slice(0, 500)].join(' '))"""
+        )
+        ran = [f"{n} {cell}" for n, cell in enumerate(cells) if not cell.startswith("[ ]")]
+        said = "".join(self.lab.log[-SERVER_LINES:])
+        return f"picture: {picture}, console: {log}\n\n" + "\n".join([*ran, "", said])
 
 
 class View:

@@ -37,7 +37,8 @@ def test_reload_with_a_question_open_brings_back_view_and_question(
         notebook.run(2)
         notebook.printed(2, "left:")
         kernels = float(notebook.text(2).split("left:")[1])
-        assert 0 <= view.seconds - kernels + 1 <= 2, (view.seconds, kernels)
+        # Up to 1 s is rounding up; 0.25 s the pause between two drawings, the rest a busy page's.
+        assert -1 <= view.seconds - kernels <= 2, (view.seconds, kernels)
     view.approve()
     view.ended("Done in 2 rounds")
     view.says("All is written down.")

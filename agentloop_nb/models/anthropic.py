@@ -27,6 +27,7 @@ from agentloop_nb.models import history
 from agentloop_nb.models.anthropic_decoder import PROVIDER, AnthropicDecoder
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients, uses_default_http
+from agentloop_nb.models.think_tags import ThinkTags, tagged
 from agentloop_nb.models.transport import deltas
 from agentloop_nb.models.wire import scrub_text as clean
 
@@ -47,6 +48,7 @@ class AnthropicModel:
     `client` is a ready `anthropic.AsyncAnthropic`; else `base_url` and `api_key`, or the SDK's own
     environment variables, say where to send. `max_tokens` is the longest reply, thinking included.
     `thinking_budget` (tokens, at least 1024 and under `max_tokens`) turns extended thinking on.
+    `think_tags` takes `<think>` tags out of the text (`think_tags.py`).
     `extra_body` is merged into every request as it is. Raises UsageError on values that cannot be.
     """
 
@@ -59,6 +61,7 @@ class AnthropicModel:
         api_key: str | None = None,
         max_tokens: int = MAX_TOKENS,
         thinking_budget: int | None = None,
+        think_tags: ThinkTags = False,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
@@ -74,6 +77,7 @@ class AnthropicModel:
         self._api_key = api_key
         self._max_tokens = max_tokens
         self._thinking_budget = thinking_budget
+        self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncAnthropic] = Clients(client, self._make, _again)
 
@@ -112,7 +116,7 @@ class AnthropicModel:
                 stream=True,
                 extra_body=payload,
             ),
-            AnthropicDecoder(),
+            tagged(AnthropicDecoder(), self._think_tags),
             provider="Anthropic",
             limit_s=request.stream_timeout_s,
             secrets=self._secrets(client),

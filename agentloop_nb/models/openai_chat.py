@@ -25,6 +25,7 @@ from agentloop_nb.models.base import (
 from agentloop_nb.models.chat_calls import CallSlots
 from agentloop_nb.models.clients import Clients
 from agentloop_nb.models.failures import from_body
+from agentloop_nb.models.think_tags import ThinkTags, tagged
 from agentloop_nb.models.transport import deltas
 from agentloop_nb.models.wire import DONE, Halves, WireEvent, count_in, part_of, text_in
 from agentloop_nb.models.wire import scrub_text as clean
@@ -45,8 +46,10 @@ class OpenAIChatModel:
 
     `client` is a ready `openai.AsyncOpenAI`; else `base_url` and `api_key`, or the SDK's own
     environment variables, say where to send. With a base URL no key is needed. `max_tokens` is
-    the longest reply, the server's own limit where None. `extra_body` is merged into every request
-    as it is. Raises UsageError where `model` is empty.
+    the longest reply, the server's own limit where None. `think_tags` takes `<think>` tags out of
+    the text: on unless False, "open" where the server's template writes the opener
+    (`think_tags.py`). `extra_body` is merged into every request as it is. Raises UsageError where
+    `model` is empty.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class OpenAIChatModel:
         base_url: str | None = None,
         api_key: str | None = None,
         max_tokens: int | None = None,
+        think_tags: ThinkTags = True,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
@@ -66,6 +70,7 @@ class OpenAIChatModel:
         self._base_url = base_url
         self._api_key = api_key
         self._max_tokens = max_tokens
+        self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
 
@@ -102,7 +107,7 @@ class OpenAIChatModel:
                 stream=True,
                 extra_body=payload,
             ),
-            ChatDecoder(),
+            tagged(ChatDecoder(), self._think_tags),
             provider=SERVER,
             limit_s=request.stream_timeout_s,
             secrets=openai_client.secrets(client),

@@ -28,6 +28,7 @@ from agentloop_nb.models import history, openai_client
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients
 from agentloop_nb.models.responses_decoder import PROVIDER, ResponsesDecoder
+from agentloop_nb.models.think_tags import ThinkTags, tagged
 from agentloop_nb.models.transport import deltas
 from agentloop_nb.models.wire import scrub_text as clean
 
@@ -46,6 +47,7 @@ class OpenAIModel:
     environment variables, say where to send. `max_tokens` is the longest reply, reasoning
     included, the model's own limit where None. `reasoning_effort` ("low", "high", …) and
     `reasoning_summary` ("auto", …: shows what the model thinks) are for models that reason.
+    `think_tags` takes `<think>` tags out of the text (`think_tags.py`).
     `extra_body` is merged into every request as it is. Raises UsageError where `model` is empty.
     """
 
@@ -59,6 +61,7 @@ class OpenAIModel:
         max_tokens: int | None = None,
         reasoning_effort: str | None = None,
         reasoning_summary: str | None = None,
+        think_tags: ThinkTags = False,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
@@ -70,6 +73,7 @@ class OpenAIModel:
         self._max_tokens = max_tokens
         asked = {"effort": reasoning_effort, "summary": reasoning_summary}
         self._reasoning = {name: value for name, value in asked.items() if value}
+        self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
 
@@ -106,7 +110,7 @@ class OpenAIModel:
                 stream=True,
                 extra_body=payload,
             ),
-            ResponsesDecoder(),
+            tagged(ResponsesDecoder(), self._think_tags),
             provider="OpenAI",
             limit_s=request.stream_timeout_s,
             secrets=openai_client.secrets(client),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
 from agentloop_nb import sentences
-from agentloop_nb.errors import AgentLoopError
+from agentloop_nb.errors import AgentLoopError, CircuitOpen, ProviderError
 from agentloop_nb.events import (
     AnyEvent,
     Done,
@@ -91,8 +91,17 @@ def explain(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def reason_of(error: BaseException) -> ExitReason:
+    """The exit reason that an exception amounts to."""
+    if isinstance(error, CircuitOpen):
+        return ExitReason.CIRCUIT_BREAKER
+    if isinstance(error, ProviderError) and error.kind == "context_overflow":
+        return ExitReason.CONTEXT_OVERFLOW
+    return ExitReason.FATAL_ERROR
+
+
 def _detail(reason: ExitReason, run: RunState, last: str) -> str:
-    if reason is ExitReason.FATAL_ERROR:
+    if reason in (ExitReason.FATAL_ERROR, ExitReason.CIRCUIT_BREAKER, ExitReason.CONTEXT_OVERFLOW):
         return run.error or ""
     if reason is ExitReason.NO_TOOL_CALLS:
         return next((words for stop, words in _STOP_WORDS.items() if stop == last), "")

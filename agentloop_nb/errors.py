@@ -9,7 +9,8 @@
     │   ├── NoRunningLoop         `start` where nothing could drive the run
     │   └── SessionBusy           a second live run in one session
     ├── ProviderError             the provider or the way to it; ends a run with `fatal_error`
-    │   └── StreamCut             a stream that ended before its terminal event
+    │   ├── StreamCut             a stream that ended before its terminal event
+    │   └── CircuitOpen           it failed again and again; ends a run with `circuit_breaker`
     ├── StoredDataError           a file that we wrote once and cannot read now
     ├── ToolArgumentsError        the model: arguments that do not fit a tool's schema
     └── RunFailed                 what `Result.raise_for_exit()` raises
@@ -73,23 +74,52 @@ class SessionBusy(UsageError):
 class ProviderError(AgentLoopError):
     """The provider refused, failed or could not be reached.
 
-    `kind` is the class that the engine acts by; `status` is the HTTP status where there was one.
+    `kind` is the class that the engine acts by; `status` is the HTTP status where there was one;
+    `retry_after_s` is how long the provider asked us to wait, in seconds, None where it did not.
+    `what` is the message without its advice, for when the engine itself tries again.
     """
 
-    def __init__(self, message: str, *, kind: ProviderErrorKind, status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        what: str = "",
+    ) -> None:
         super().__init__(message)
+        self.what = what or message
         self.kind: ProviderErrorKind = kind
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class StreamCut(ProviderError):
     """A stream ended cleanly but before its terminal event: what came is not an answer."""
 
     def __init__(self, provider: str) -> None:
+        what = f"The stream from {provider} ended before its last event: the reply is incomplete."
         super().__init__(
-            f"The stream from {provider} ended before its last event, so the reply is incomplete. "
-            "Run the prompt again; if it keeps happening, look at the server or proxy in between.",
+            f"{what} Run the prompt again; if it keeps happening, look at the server or proxy in "
+            "between.",
             kind="connection",
+            what=what,
+        )
+
+
+class CircuitOpen(ProviderError):
+    """A provider failed so often in a row that asking on is no use. `last` is its latest failure,
+    None where another run met it."""
+
+    def __init__(self, failures: int, last: ProviderError | None) -> None:
+        words = "" if last is None else f" The last failure: {last.what}"
+        super().__init__(
+            f"The provider failed {failures} times in a row, the last time after a pause, so the "
+            "run was ended. Wait a few minutes, or use another model, and send a new message: the "
+            f"session goes on from here.{words}",
+            kind="overloaded" if last is None else last.kind,
+            status=None if last is None else last.status,
         )
 
 

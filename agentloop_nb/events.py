@@ -173,6 +173,36 @@ class RoundEnd(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDiscarded(Event):
+    """What this attempt at a model call streamed is void; the next one begins anew."""
+
+    attempt: int
+    type: Literal["attempt_discarded"] = "attempt_discarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryEvent(Event):
+    """A request failed and is tried again in `wait_s` seconds; `attempt` failed so far, `kind` is
+    the class of the failure, `message` says it for a person."""
+
+    attempt: int
+    kind: str
+    message: str
+    wait_s: float
+    type: Literal["retry"] = "retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitEvent(Event):
+    """The circuit breaker of this run's provider: `open` for `wait_s` more seconds (None while
+    another run probes), `probe` when this run tries, `closed` when all is well again."""
+
+    state: Literal["open", "probe", "closed"]
+    wait_s: float | None = None
+    type: Literal["circuit"] = "circuit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEvent(Event):
     """Where this session is being saved; once per run, when the first save is on disk."""
 
@@ -229,6 +259,9 @@ AnyEvent = (
     | AnswerEvent
     | Say
     | RoundEnd
+    | AttemptDiscarded
+    | RetryEvent
+    | CircuitEvent
     | SnapshotEvent
     | Warning
     | ErrorEvent

@@ -41,6 +41,11 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryNow:
+    """A person does not want to wait any longer for a provider that failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A cursor has something to tell the person: a save failed, say. `file` is where the first
     save of this run went; a report with one is good news."""
@@ -49,7 +54,7 @@ class Report:
     file: str = ""
 
 
-Message = Say | Answer | Stop | Report
+Message = Say | Answer | Stop | RetryNow | Report
 Settle = Callable[[bool, str], None]
 """Hears once whether a message was taken, and why not. Called on the run's loop."""
 

@@ -19,6 +19,9 @@ class Limits:
     - `stream_timeout_s`: longest silence of a model's stream.
     - `tool_timeout_s`: longest time for one tool call; a tool may set its own.
     - `tool_result_max_chars`: longest tool result handed to the model.
+    - `circuit_open_threshold`: consecutive failed requests that open the circuit breaker.
+    - `circuit_open_wait_ms`: how long it then stays open, in milliseconds.
+    - `max_attempts`: tries for one model call, where that is fewer than the breaker would allow.
 
     Raises UsageError for a limit that is not above zero, and for an approval that would wait
     for ever while a stream may not.
@@ -29,6 +32,9 @@ class Limits:
     stream_timeout_s: float | None = 300.0
     tool_timeout_s: float | None = None
     tool_result_max_chars: int = 12_000
+    circuit_open_threshold: int | None = 5
+    circuit_open_wait_ms: float | None = 60_000
+    max_attempts: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentloop_nb import closing, sentences
+from agentloop_nb.asking import Asker
 from agentloop_nb.context.request import build_request
 from agentloop_nb.events import (
     AnyEvent,
@@ -30,14 +31,13 @@ from agentloop_nb.governance.approval import ApprovalInterceptor
 from agentloop_nb.governance.chain import Interceptor, RoundView
 from agentloop_nb.governance.desk import Desk, OnQuestion
 from agentloop_nb.governance.pipeline import Pipeline
-from agentloop_nb.inbox import Answer, Inbox, Letter, Report, Say, Stop
+from agentloop_nb.inbox import Answer, Inbox, Letter, Report, RetryNow, Say, Stop
 from agentloop_nb.limits import Limits
 from agentloop_nb.log import EventLog
 from agentloop_nb.messages import NO_USAGE, Message, ToolCall, ToolResult
 from agentloop_nb.models.base import Model
 from agentloop_nb.ports import Audience, Checkpoint, NoCheckpoint
 from agentloop_nb.questions import ApprovalItem
-from agentloop_nb.reply import Reply
 from agentloop_nb.tools import ToolContext, ToolSet
 from agentloop_nb.transcript import RunState, SessionState, fold
 
@@ -70,7 +70,7 @@ class Loop:
         self._s = setup
         self.state = setup.state
         self._said: list[str] = []
-        self._usage = NO_USAGE
+        self._asker = Asker(setup.model, setup.limits, self._emit)
         self._work: asyncio.Task[ExitReason] | None = None
         self._desk = Desk(
             self._emit,
@@ -124,7 +124,7 @@ class Loop:
             self._emit,
             self._run,
             reason,
-            usage=self._usage,
+            usage=self._asker.usage,
             unseen=self._said,
             last=self._last_stop(),
         )
@@ -143,7 +143,7 @@ class Loop:
         if error is None:
             return work.result()
         self._emit(ErrorEvent(message=closing.explain(error), round=self._round))
-        return ExitReason.FATAL_ERROR
+        return closing.reason_of(error)
 
     async def _listen(self, work: asyncio.Task[ExitReason]) -> None:
         while not work.done():
@@ -173,6 +173,9 @@ class Loop:
             case Stop(call_id=str(call_id)):
                 found = self._pipeline.stop_call(call_id)
                 letter.settle(found, "" if found else "This call is not running.")
+            case RetryNow():
+                waiting = self._asker.try_now()
+                letter.settle(waiting, "" if waiting else "The run is not waiting to try again.")
             case Report(message, file):
                 report = SnapshotEvent(file=file) if file else Warning(message=message)
                 self._emit(replace(report, round=self._round))
@@ -211,7 +214,7 @@ class Loop:
         """Begin a round (a resumed one begins again), with what was said since the last."""
         run = self._run
         number = run.round if run.open_round else run.round + 1
-        self._usage = NO_USAGE
+        self._asker.usage = NO_USAGE
         self._emit(RoundStart(round=number))
         said, self._said = self._said, []
         for text in said:
@@ -221,18 +224,17 @@ class Loop:
 
     async def _ask_model(self, round: int) -> Message:
         s = self._s
-        reply = Reply(s.model, round, self._emit)
-        try:
-            return await reply.stream(build_request(self.state, s.instructions, s.tools, s.limits))
-        finally:
-            self._usage = reply.usage
+        request = build_request(self.state, s.instructions, s.tools, s.limits)
+        return await self._asker.ask(request, round)
 
     async def _tools(self, reply: Message) -> ExitReason | None:
         """Answer the calls of a reply and end its round; an exit reason where one ends the run."""
         terminal = await self._answer_calls(reply)
         if self._run.open_round:
             stop_reason = reply.stop_reason or "unknown"
-            self._emit(RoundEnd(usage=self._usage, stop_reason=stop_reason, round=self._round))
+            self._emit(
+                RoundEnd(usage=self._asker.usage, stop_reason=stop_reason, round=self._round)
+            )
         if terminal is None:
             return None
         closing.say_as_engine(self._emit, terminal.content, self._round)

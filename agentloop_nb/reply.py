@@ -1,18 +1,17 @@
-"""The model phase of a round: one request streamed into events and, at its end, one message.
+"""One try at a model call: one request streamed into events and, at its end, one message.
 
-A stream that is stopped or breaks leaves what had come as a message too, so that nothing a person
-has seen is missing from the history.
+Of a try that did not come to its end, what had come is kept as a message too (`keep_partial`), so
+that nothing a person has seen is missing from the history, or declared void (`discard`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from agentloop_nb.errors import ProviderError
 from agentloop_nb.events import (
     AnyEvent,
+    AttemptDiscarded,
     MessageEvent,
     TextDelta,
     ThinkingDelta,
@@ -33,11 +32,15 @@ from agentloop_nb.models.base import (
 
 
 class Reply:
-    """One model call of a round. `usage` is what it cost so far as the provider has said."""
+    """One try, `attempt` from 0. `usage` is what it cost so far as the provider has said."""
 
-    def __init__(self, model: Model, round: int, emit: Callable[[AnyEvent], AnyEvent]) -> None:
+    def __init__(
+        self, model: Model, round: int, attempt: int, emit: Callable[[AnyEvent], AnyEvent]
+    ) -> None:
         self._model = model
         self._round = round
+        self._attempt = attempt
+        self._showed = False
         self._emit = emit
         self._assembler = Assembler(round, model.provider)
 
@@ -47,21 +50,26 @@ class Reply:
 
     async def stream(self, request: Request) -> Message:
         """Ask, and emit everything as it comes. Raises ProviderError."""
-        try:
-            async with aclosing(self._model.stream(request)) as deltas:
-                async for delta in deltas:
-                    self._assembler.feed(delta)
-                    self._emit_delta(delta)
-            message = self._finished()
-        except (asyncio.CancelledError, ProviderError):
-            self._keep(self._assembler.partial())
-            raise
+        async with aclosing(self._model.stream(request)) as deltas:
+            async for delta in deltas:
+                self._assembler.feed(delta)
+                self._emit_delta(delta)
+        message = self._finished()
         self._keep(message)
         for call in message.calls:
             self._emit(
                 ToolUseStart(id=call.id, name=call.name, arguments=call.input, round=self._round)
             )
         return message
+
+    def keep_partial(self) -> None:
+        """Keep what has come of a try that ended too early."""
+        self._keep(self._assembler.partial())
+
+    def discard(self) -> None:
+        """Declare void what has come, if anything was shown of it."""
+        if self._showed:
+            self._emit(AttemptDiscarded(attempt=self._attempt, round=self._round))
 
     def _finished(self) -> Message:
         """The whole reply. Where a call was cut, all of its calls count as cut by the limit."""
@@ -75,11 +83,12 @@ class Reply:
             self._emit(MessageEvent(message=message, round=self._round))
 
     def _emit_delta(self, delta: ModelDelta) -> None:
+        attempt, round = self._attempt, self._round
         match delta:
             case TextChunk(block, text) if text:
-                self._emit(TextDelta(text=text, block=block, round=self._round))
+                self._show(TextDelta(text=text, block=block, round=round, attempt=attempt))
             case ThinkingChunk(block, text) if text:
-                self._emit(ThinkingDelta(text=text, block=block, round=self._round))
+                self._show(ThinkingDelta(text=text, block=block, round=round, attempt=attempt))
             case CallStart(block, name):
                 self._emit_call_delta(block, name, "")
             case CallChunk(block, text) if text:
@@ -89,4 +98,17 @@ class Reply:
 
     def _emit_call_delta(self, block: int, name: str, text: str) -> None:
         call_id = self._assembler.call_id(block)
-        self._emit(ToolUseDelta(id=call_id, name=name, text=text, block=block, round=self._round))
+        self._show(
+            ToolUseDelta(
+                id=call_id,
+                name=name,
+                text=text,
+                block=block,
+                round=self._round,
+                attempt=self._attempt,
+            )
+        )
+
+    def _show(self, delta: AnyEvent) -> None:
+        self._showed = True
+        self._emit(delta)

@@ -16,6 +16,9 @@ PageEvent = dict[str, Any]
 _LEAVE_OPEN = frozenset({"text_delta", "thinking", "tool_output", "snapshot", "warning"})
 """Events that can come in the middle of a growing text; the text goes on after them."""
 
+_LEAVE_PAUSE = frozenset({"tool_output", "snapshot", "warning", "say"})
+"""Events that can come while the run waits to try again; any other one ends that."""
+
 _REFUSED_STATES = {
     "timeout": "unanswered",
     "nobody": "unanswered",
@@ -33,9 +36,10 @@ def initial() -> State:
 def fold(state: State, event: PageEvent) -> State:
     """Take one event into the state, and return it.
 
-    A turn: `{run_id, prompt, model, max_turns, rounds, question, snapshot, exit_reason, message,
-    usage, elapsed, resumed}`; a round: `{round, t0, t1, stop_reason, usage, items}`; an item is a
-    `say`, `text`, `thinking`, `call` or `note`. An event of a type not known becomes a note.
+    A turn: `{run_id, prompt, model, max_turns, rounds, question, pause, snapshot, exit_reason,
+    message, usage, elapsed, resumed}`; a round: `{round, t0, t1, stop_reason, usage, items}`; an
+    item is a `say`, `text`, `thinking`, `call` or `note`. An event of a type not known becomes a
+    note.
     """
     kind = event["type"]
     if kind == "run_start":
@@ -46,6 +50,8 @@ def fold(state: State, event: PageEvent) -> State:
     turn = state["turns"][-1]
     if kind in _FOLDS and kind not in _LEAVE_OPEN:
         _close_open(turn, event)
+    if kind in _FOLDS and kind not in _LEAVE_PAUSE:
+        turn["pause"] = None
     _FOLDS.get(kind, _unknown)(turn, event)
     return state
 
@@ -60,6 +66,7 @@ def _run_start(state: State, event: PageEvent) -> None:
             "max_turns": event["max_turns"],
             "rounds": [],
             "question": None,
+            "pause": None,
             "snapshot": None,
             "exit_reason": None,
             "message": "",
@@ -264,6 +271,30 @@ def _answer(turn: State, event: PageEvent) -> None:
         turn["question"] = None
 
 
+def _attempt_discarded(turn: State, event: PageEvent) -> None:
+    items = _round(turn, event)["items"]
+    items[:] = [item for item in items if not _is_void(item, event["attempt"])]
+
+
+def _is_void(item: State, attempt: int) -> bool:
+    """Whether a dead attempt left this: a text that is not sealed, a call that never was whole."""
+    if item["kind"] == "call":
+        return bool(item["state"] == "arriving")
+    return item["kind"] in ("text", "thinking") and item["key"] and item["key"][0] == attempt
+
+
+def _retry(turn: State, event: PageEvent) -> None:
+    text = f"Try {event['attempt']} failed: {event['message']}"
+    _round(turn, event)["items"].append({"kind": "note", "level": "retry", "text": text})
+    if event["wait_s"] > 0:
+        turn["pause"] = {"kind": "retry", "t0": event["t"], "wait_s": event["wait_s"]}
+
+
+def _circuit(turn: State, event: PageEvent) -> None:
+    if event["state"] == "open":
+        turn["pause"] = {"kind": "circuit", "t0": event["t"], "wait_s": event["wait_s"]}
+
+
 def _say(turn: State, event: PageEvent) -> None:
     _round(turn, event)["items"].append({"kind": "say", "text": event["text"]})
 
@@ -334,6 +365,9 @@ _FOLDS: dict[str, Callable[[State, PageEvent], None]] = {
     "answer": _answer,
     "say": _say,
     "round_end": _round_end,
+    "attempt_discarded": _attempt_discarded,
+    "retry": _retry,
+    "circuit": _circuit,
     "snapshot": _snapshot,
     "warning": _note("warning"),
     "error": _note("error"),

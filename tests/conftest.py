@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+from agentloop_nb import resilience
+
 CHROMIUM_VARIABLE = "AGENTLOOP_NB_CHROMIUM"
 CHROMIUM_NAMES = (
     "chromium",
@@ -37,6 +39,12 @@ INSTALL_TIMEOUT_S = 600
 # The same examples on every run, on machines of any speed.
 settings.register_profile("agentloop_nb", derandomize=True, deadline=None, database=None)
 settings.load_profile("agentloop_nb")
+
+
+@pytest.fixture(autouse=True)
+def no_circuit_is_open() -> None:
+    """A server of another test may have had the same address."""
+    resilience.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -509,7 +509,7 @@ def test_an_unnatural_stop_is_named(stop_reason: str) -> None:
 
 def test_a_provider_failure_is_a_fatal_error_in_words_with_the_partial_text() -> None:
     async def main() -> None:
-        r = rig(OfflineModel([Reply("Some text", failure="overloaded")]))
+        r = rig(OfflineModel([Reply("Some text", failure="request")]))
         events = await r.start()
         assert events[-1].exit_reason == "fatal_error"
         assert of(events, ErrorEvent)[0].message

@@ -92,6 +92,12 @@ class AnthropicModel:
     def provider(self) -> str:
         return PROVIDER
 
+    @property
+    def address(self) -> str:
+        """Where requests go; what fails there is counted together."""
+        given = self._given.base_url if self._given is not None else self._base_url
+        return str(given or os.environ.get("ANTHROPIC_BASE_URL") or "").rstrip("/")
+
     def check(self) -> None:
         """Raise MissingKey where no credentials are to be found; sends nothing."""
         if self._given is not None or self._api_key or any(map(os.environ.get, _KEY_VARIABLES)):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import ssl
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentloop_nb.errors import ProviderError, ProviderErrorKind
+from agentloop_nb.models.retry_after import wait_asked
 from agentloop_nb.models.wire import part_of, text_in
 
 _BY_WORD: dict[str, ProviderErrorKind] = {
@@ -115,7 +117,9 @@ def from_exception(
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         body = _body_of(error)
-        return from_body(body, provider, status=status, text=str(error), secrets=secrets)
+        made = from_body(body, provider, status=status, text=str(error), secrets=secrets)
+        made.retry_after_s = _wait_asked(error)
+        return made
     if names & {"APITimeoutError", "TimeoutException", "TimeoutError"}:
         return _made("timeout", f"{provider} did not answer in time", error, secrets)
     if names & {"APIConnectionError", "RequestError", "EndOfStream"} or isinstance(
@@ -150,7 +154,7 @@ def from_body(
     kind = _kind(body, status, message)
     which = f", status {status}" if status is not None else ""
     what = f"{provider} answered with an error ({kind.replace('_', ' ')}{which}): {message}"
-    return ProviderError(_sentence(redact(what, secrets), kind), kind=kind, status=status)
+    return _error(redact(what, secrets), kind, status)
 
 
 def _kind(body: Mapping[str, Any], status: int | None, message: str) -> ProviderErrorKind:
@@ -158,7 +162,7 @@ def _kind(body: Mapping[str, Any], status: int | None, message: str) -> Provider
     kind = words[0] if words else _kind_of_status(status)
     if kind in ("request", "server") and status is not None:
         # The two words that say least: OpenAI's `invalid_request_error` also comes with 401 or 403.
-        kind = _BY_STATUS.get(status, kind)
+        kind = _BY_STATUS.get(status, "request" if status < 500 else kind)
     if kind in ("request", "rate_limit", "server"):
         for pattern, by_text in _BY_TEXT:
             if re.search(pattern, message, re.IGNORECASE):
@@ -172,6 +176,13 @@ def _kind_of_status(status: int | None) -> ProviderErrorKind:
     if status is None:
         return "server"
     return _BY_STATUS.get(status, "server" if status >= 500 else "request")
+
+
+def _wait_asked(error: Exception) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    if not isinstance(headers, Mapping):
+        return None
+    return wait_asked({name.lower(): value for name, value in headers.items()}, time.time())
 
 
 def _body_of(error: Exception) -> Mapping[str, Any]:
@@ -189,10 +200,10 @@ def _made(
     cause = error.__cause__ or error.__context__
     details = [str(e).strip() or type(e).__name__ for e in (error, cause) if e is not None]
     said = ": ".join(dict.fromkeys(detail.rstrip(".") for detail in details))
-    return ProviderError(_sentence(redact(f"{what} ({said})", secrets), kind), kind=kind)
+    return _error(redact(f"{what} ({said})", secrets), kind, None)
 
 
-def _sentence(what: str, kind: ProviderErrorKind) -> str:
+def _error(what: str, kind: ProviderErrorKind, status: int | None) -> ProviderError:
     what = what[:1].upper() + what[1:]
-    end = "" if what.endswith((".", "!", "?")) else "."
-    return f"{what}{end} {_ADVICE[kind]}"
+    what += "" if what.endswith((".", "!", "?")) else "."
+    return ProviderError(f"{what} {_ADVICE[kind]}", kind=kind, status=status, what=what)

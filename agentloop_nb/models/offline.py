@@ -232,7 +232,13 @@ def _stop_reason(reply: Reply) -> StopReason:
 def _failure(failure: ProviderErrorKind | ProviderError) -> ProviderError:
     if isinstance(failure, ProviderError):
         # A new one each time: a raised exception collects the tracebacks of every round.
-        return ProviderError(str(failure), kind=failure.kind, status=failure.status)
+        return ProviderError(
+            str(failure),
+            kind=failure.kind,
+            status=failure.status,
+            retry_after_s=failure.retry_after_s,
+            what=failure.what,
+        )
     text = f"The script of the offline model says that this request fails ({failure})."
     return ProviderError(text, kind=failure)
 

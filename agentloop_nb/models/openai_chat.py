@@ -85,6 +85,11 @@ class OpenAIChatModel:
     def provider(self) -> str:
         return PROVIDER
 
+    @property
+    def address(self) -> str:
+        """Where requests go; what fails there is counted together."""
+        return openai_client.address(self._given, self._base_url)
+
     def check(self) -> None:
         """Raise MissingKey where a key is needed and there is none; sends nothing."""
         if self._given is None and not self._key():

@@ -27,6 +27,12 @@ def again(client: AsyncOpenAI) -> AsyncOpenAI | None:
     return client.copy(http_client=DefaultAsyncHttpxClient())
 
 
+def address(client: AsyncOpenAI | None, base_url: str | None) -> str:
+    """Where requests go, "" for the SDK's own address."""
+    given = client.base_url if client is not None else base_url
+    return str(given or os.environ.get("OPENAI_BASE_URL") or "").rstrip("/")
+
+
 def secrets(client: AsyncOpenAI) -> list[str]:
     """The keys that must not show in an error's text."""
     held = (client.api_key, os.environ.get("OPENAI_API_KEY"))

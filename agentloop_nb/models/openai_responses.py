@@ -88,6 +88,11 @@ class OpenAIModel:
     def provider(self) -> str:
         return PROVIDER
 
+    @property
+    def address(self) -> str:
+        """Where requests go; what fails there is counted together."""
+        return openai_client.address(self._given, self._base_url)
+
     def check(self) -> None:
         """Raise MissingKey where there is no key; sends nothing."""
         if self._given or self._api_key or os.environ.get("OPENAI_API_KEY"):

@@ -123,8 +123,10 @@ class _Clock:
 
 def _too_quiet(provider: str, limit_s: float) -> ProviderError:
     who = provider[:1].upper() + provider[1:]
+    what = f"{who} sent nothing for {limit_s:g} seconds, so the request was given up."
     return ProviderError(
-        f"{who} sent nothing for {limit_s:g} seconds, so the request was given up. Run the "
-        "prompt again, or raise Limits(stream_timeout_s=…) for a model that thinks in silence.",
+        f"{what} Run the prompt again, or raise Limits(stream_timeout_s=…) for a model that thinks "
+        "in silence.",
         kind="timeout",
+        what=what,
     )

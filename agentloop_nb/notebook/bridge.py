@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop_nb.errors import AgentLoopError
-from agentloop_nb.inbox import ENDED, Answer, Say, Stop
+from agentloop_nb.inbox import ENDED, Answer, RetryNow, Say, Stop
 from agentloop_nb.log import Bell
 from agentloop_nb.notebook.tape import Tape, take_batch
 from agentloop_nb.ports import Shown
@@ -171,6 +171,8 @@ class Bridge:
         match content:
             case {"type": "stop"}:
                 run.inbox.post(Stop(), settle)
+            case {"type": "retry_now"}:
+                run.inbox.post(RetryNow(), settle)
             case {"type": "say", "text": str(text)} if text.strip():
                 self._say(run, text, settle)
             case {"type": "answer", "run_id": run_id, "question": str(question)}:

@@ -243,6 +243,30 @@ export interface RoundEnd extends Event {
   readonly type: "round_end";
 }
 
+// What this attempt at a model call streamed is void; the next one begins anew.
+export interface AttemptDiscarded extends Event {
+  readonly attempt: number;
+  readonly type: "attempt_discarded";
+}
+
+// A request failed and is tried again in `wait_s` seconds; `attempt` failed so far, `kind` is
+// the class of the failure, `message` says it for a person.
+export interface RetryEvent extends Event {
+  readonly attempt: number;
+  readonly kind: string;
+  readonly message: string;
+  readonly wait_s: number;
+  readonly type: "retry";
+}
+
+// The circuit breaker of this run's provider: `open` for `wait_s` more seconds (None while
+// another run probes), `probe` when this run tries, `closed` when all is well again.
+export interface CircuitEvent extends Event {
+  readonly state: "open" | "probe" | "closed";
+  readonly wait_s: number | null;
+  readonly type: "circuit";
+}
+
 // Where this session is being saved; once per run, when the first save is on disk.
 export interface SnapshotEvent extends Event {
   readonly file: string;
@@ -285,6 +309,9 @@ export type KnownEvent =
   | AnswerEvent
   | Say
   | RoundEnd
+  | AttemptDiscarded
+  | RetryEvent
+  | CircuitEvent
   | SnapshotEvent
   | Warning
   | ErrorEvent

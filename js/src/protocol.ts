@@ -14,6 +14,7 @@ export interface DecisionSent {
 export type Command =
   | { type: "answer"; run_id: string; question: string; decisions: DecisionSent[] }
   | { type: "stop" }
+  | { type: "retry_now" }
   | { type: "say"; text: string };
 
 // What a delta adds that goes on with the event before it: its time and its text.

@@ -4,6 +4,8 @@
 import { Draft, lastIndex } from "./draft";
 import type {
   AnswerEvent,
+  AttemptDiscarded,
+  CircuitEvent,
   DecidedBy,
   Done,
   Event,
@@ -12,6 +14,7 @@ import type {
   PageEvent,
   QuestionEvent,
   Resumed,
+  RetryEvent,
   RoundEnd,
   RunStart,
   Say,
@@ -35,6 +38,9 @@ const NO_USAGE: Usage = {
 
 // Events that can come in the middle of a growing text; the text goes on after them.
 const LEAVE_OPEN = new Set(["text_delta", "thinking", "tool_output", "snapshot", "warning"]);
+
+// Events that can come while the run waits to try again; any other one ends that.
+const LEAVE_PAUSE = new Set(["tool_output", "snapshot", "warning", "say"]);
 
 // The state of a call that was not approved, by who closed its question.
 const REFUSED: Record<DecidedBy, CallState> = {
@@ -78,6 +84,9 @@ function fold(draft: Draft, state: State, event: PageEvent): void {
   if (!LEAVE_OPEN.has(event.type)) {
     closeOpen(draft, turn, event);
   }
+  if (!LEAVE_PAUSE.has(event.type)) {
+    turn.pause = null;
+  }
   take(draft, turn, event);
 }
 
@@ -107,6 +116,9 @@ const FOLDS: Folds = {
   answer,
   say,
   round_end: roundEnd,
+  attempt_discarded: attemptDiscarded,
+  retry,
+  circuit,
   snapshot: (_, turn, event) => {
     turn.snapshot = event.file;
   },
@@ -131,6 +143,7 @@ function newTurn(event: RunStart): Turn {
     max_turns: event.max_turns,
     rounds: [],
     question: null,
+    pause: null,
     snapshot: null,
     exit_reason: null,
     message: "",
@@ -358,6 +371,29 @@ function answer(draft: Draft, turn: Turn, event: AnswerEvent): void {
     turn.question = null;
   } else if (asked !== null) {
     turn.question = { ...asked, decided: [...asked.decided, ...decided] };
+  }
+}
+
+function attemptDiscarded(draft: Draft, turn: Turn, event: AttemptDiscarded): void {
+  const items = roundItems(draft, turn, event);
+  const kept = items.filter((item) => !isVoid(item, event.attempt));
+  items.splice(0, items.length, ...kept);
+}
+
+// Whether a dead attempt left this: a text that is not sealed, a call that never was whole.
+const isVoid = (item: Item, attempt: number): boolean =>
+  item.kind === "call" ? isArriving(item) : isText(item) && item.key?.[0] === attempt;
+
+function retry(draft: Draft, turn: Turn, event: RetryEvent): void {
+  note(draft, turn, event, "retry", `Try ${event.attempt} failed: ${event.message}`);
+  if (event.wait_s > 0) {
+    turn.pause = { kind: "retry", t0: event.t, wait_s: event.wait_s };
+  }
+}
+
+function circuit(_: Draft, turn: Turn, event: CircuitEvent): void {
+  if (event.state === "open") {
+    turn.pause = { kind: "circuit", t0: event.t, wait_s: event.wait_s };
   }
 }
 

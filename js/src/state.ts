@@ -22,6 +22,7 @@ export interface Turn {
   max_turns: number | null;
   rounds: Round[];
   question: OpenQuestion | null;
+  pause: Pause | null;
   snapshot: string | null;
   exit_reason: string | null;
   message: string;
@@ -98,8 +99,15 @@ export interface SayItem {
 
 export interface NoteItem {
   kind: "note";
-  level: "warning" | "error" | "resumed" | "unknown";
+  level: "warning" | "error" | "retry" | "resumed" | "unknown";
   text: string;
+}
+
+// The run waits before it asks the provider again; `wait_s` is null while another run tries it.
+export interface Pause {
+  kind: "retry" | "circuit";
+  t0: number;
+  wait_s: number | null;
 }
 
 // `t0` is on the run's clock, in seconds; `decided` holds call ids.

@@ -28,6 +28,7 @@ export interface Shown {
 const AHEAD_S = 2;
 
 export const STOP = "stop";
+export const RETRY = "retry";
 export const SAY = "say";
 export const answerKey = (runId: string, callId: string): string => `${runId} ${callId}`;
 
@@ -103,6 +104,14 @@ export class Store implements Listener {
   stop(): void {
     if (this.#free(STOP)) {
       this.#command({ type: "stop" }, [STOP]);
+    }
+  }
+
+  // Ends the pause that began at `t0` of the run's clock.
+  retryNow(runId: string, t0: number): void {
+    const about = `${runId} ${t0}`;
+    if (this.#free(RETRY, about)) {
+      this.#command({ type: "retry_now" }, [RETRY], { about });
     }
   }
 

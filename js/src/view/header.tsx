@@ -19,9 +19,10 @@ export function Header({ store, shown, turn, away, toQuestion }: Props) {
   const now = useNow(store, running && connected);
   const stop = shown.commands[STOP];
   const stopping = stop?.status === "sent" || stop?.status === "taken";
-  const { question } = turn ?? { question: null };
-  const left =
-    question?.timeout_s == null ? null : clock(remaining(question.t0, question.timeout_s, now));
+  const { question, pause } = turn ?? { question: null, pause: null };
+  const wait = question?.timeout_s ?? pause?.wait_s ?? null;
+  const from = question?.t0 ?? pause?.t0 ?? 0;
+  const left = wait === null ? null : clock(remaining(from, wait, now));
   const { text, tone } = status(turn, shown.connection, stopping, left);
   return (
     <header class="al-header" data-part="header" data-tone={tone}>

@@ -109,6 +109,7 @@ function Note({ item }: { item: NoteItem }) {
   const words = {
     warning: item.text,
     error: item.text,
+    retry: item.text,
     resumed: `Went on in a new kernel, with ${item.text}.`,
     unknown: `Something that this version of the view does not know: ${item.text}`,
   };

@@ -2,6 +2,7 @@
 import type { Connection } from "../channel";
 import type { Turn } from "../state";
 import type { Sent, Store } from "../store";
+import { PauseView } from "./pause";
 import { pure } from "./pure";
 import { asksAbout, RoundView, Said } from "./round";
 import { clock, count, endTone, roundWord, shortPath } from "./words";
@@ -42,6 +43,15 @@ export const TurnView = pure(({ store, turn, index, commands, connection }: Prop
           />
         );
       })}
+      {turn.pause !== null && (
+        <PauseView
+          store={store}
+          runId={turn.run_id}
+          pause={turn.pause}
+          commands={commands}
+          connection={connection}
+        />
+      )}
       {turn.exit_reason !== null && <End turn={turn} />}
     </section>
   );

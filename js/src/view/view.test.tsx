@@ -342,6 +342,35 @@ describe("the approval dialog", () => {
   });
 });
 
+describe("a wait for the provider", () => {
+  const failed = { attempt: 1, kind: "server", message: "It failed." };
+  const timer = "[data-part=pause] [role=timer]";
+
+  it("counts down to the next try, which a person may have at once", async () => {
+    const pause = event({ type: "retry", ...failed, wait_s: 8 });
+    const el = await shown([runStart(), pause], pause.t + 2);
+    expect(words(el, "[data-part=note]")).toBe("Try 1 failed: It failed.");
+    expect(words(el, timer)).toBe("The next try is in 0:06.");
+    expect(words(el, "[data-part=status]")).toBe("Waiting to try again \u00b7 0:06");
+    await click(el, "[data-action=retry-now]");
+    await click(el, "[data-action=retry-now]");
+    expect(model.all("retry_now")).toHaveLength(1);
+    expect(find<HTMLButtonElement>(el, "[data-action=retry-now]").disabled).toBe(true);
+  });
+
+  it("says so where the circuit is open, and where another run tries", async () => {
+    const open = event({ type: "circuit", state: "open", wait_s: 60 });
+    const el = await shown([runStart(), open], open.t);
+    expect(words(el, timer)).toBe("The provider keeps failing. One more try in 1:00.");
+    model.batch(2, 2, [event({ type: "circuit", state: "open", wait_s: null })]);
+    await frames();
+    expect(words(el, timer)).toContain("Another run is trying it now.");
+    model.batch(3, 3, [event({ type: "circuit", state: "probe", wait_s: null })]);
+    await frames();
+    expect(el.querySelector("[data-part=pause]")).toBeNull();
+  });
+});
+
 describe("controls", () => {
   it("Stop is sent once and says so until the end", async () => {
     const el = await shown([runStart()]);

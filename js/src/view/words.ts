@@ -109,6 +109,10 @@ export function status(
   if (connection === "busy") {
     return { text: "The kernel is busy", tone: "busy" };
   }
+  if (turn.pause !== null) {
+    const time = remaining === null ? "" : ` \u00b7 ${remaining}`;
+    return { text: `Waiting to try again${time}`, tone: "busy" };
+  }
   return { text: doing(turn), tone: "busy" };
 }
 

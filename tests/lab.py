@@ -182,6 +182,21 @@ def _end(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
+NUDGE = """
+const nudge = (kernel) => {
+    kernel.requestKernelInfo().catch(() => {});
+    // Lab keeps its messages back until its first question is answered, these too. Where that one
+    // is stranded only a message over another connection frees it.
+    window.nudges = (window.nudges ?? 0) + 1;
+    if (window.nudges % 4 === 0) {
+        const { kernels } = window.jupyterapp.serviceManager;
+        const other = kernels.connectTo({ model: kernel.model, handleComms: false });
+        other.info.catch(() => {}).then(() => other.dispose());
+    }
+};
+"""
+
+
 class Notebook:
     """A notebook open in a page."""
 
@@ -201,13 +216,15 @@ class Notebook:
         stock ipykernel 7.0 to 7.3 may be stranded, as in `begun`."""
         self.cell(0).wait_for()
         self.page.wait_for_function(
-            """() => {
+            "() => {"
+            + NUDGE
+            + """
                 const session = window.jupyterapp?.shell.currentWidget?.context?.sessionContext;
                 const kernel = session?.session?.kernel;
                 const connected = kernel?.connectionStatus === 'connected';
                 const ready = session?.isReady && connected && kernel.status !== 'unknown';
                 if (connected && !ready) {
-                    kernel.requestKernelInfo().catch(() => {});
+                    nudge(kernel);
                 }
                 return ready;
             }""",
@@ -262,9 +279,11 @@ class Notebook:
         it until any other message comes, before anything of ours is imported: so others come,
         whatever status the page shows, which may be the stranded message's own."""
         self.page.wait_for_function(
-            """([cell, prompt]) => {
+            "([cell, prompt]) => {"
+            + NUDGE
+            + """
                 const { session } = window.jupyterapp.shell.currentWidget.context.sessionContext;
-                session.kernel.requestKernelInfo().catch(() => {});
+                nudge(session.kernel);
                 const found = document.querySelector(cell)?.querySelector(prompt);
                 return /\\[\\d+\\]/.test(found?.textContent ?? '');
             }""",

@@ -11,6 +11,7 @@ from functools import reduce
 from agentloop_nb.events import (
     AnswerEvent,
     AnyEvent,
+    Delta,
     Done,
     ErrorEvent,
     MessageEvent,
@@ -112,6 +113,8 @@ def fold_all(state: SessionState, events: Iterable[AnyEvent]) -> SessionState:
 
 def fold(state: SessionState, event: AnyEvent) -> SessionState:
     """The state after one more event. Events that change nothing here give the same object."""
+    if isinstance(event, Delta):
+        return state
     if isinstance(event, RunStart):
         return _run_start(state, event)
     run = state.run

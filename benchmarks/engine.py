@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -162,7 +163,7 @@ async def ours(sdk: str, url: str) -> tuple[str, int]:
     makers: dict[str, Any] = {
         "anthropic": AnthropicModel,
         "openai-chat": OpenAIChatModel,
-        "openai": OpenAIModel,
+        "openai": partial(OpenAIModel, store=True),  # the default at OpenAI's own address
     }
     model = makers[sdk]("m", base_url=url, api_key="test")
     with tempfile.TemporaryDirectory() as folder:

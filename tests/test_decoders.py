@@ -454,7 +454,7 @@ RESPONSES: list[Event] = [
 
 
 def test_responses_stream_becomes_a_message_with_its_items_beside_it() -> None:
-    message, assembler = assembled(ResponsesDecoder(), RESPONSES)
+    message, assembler = assembled(ResponsesDecoder(after="d1"), RESPONSES)
     thinking, text, call = message.blocks
     assert isinstance(thinking, Thinking)
     assert thinking.text == "Look first.\n\nThen act."
@@ -469,7 +469,11 @@ def test_responses_stream_becomes_a_message_with_its_items_beside_it() -> None:
     )
     assert message.opaque is not None
     head = {"id": "msg_1", "status": "completed", "phase": "commentary", "parts": ["output_text"]}
-    assert json.loads(message.opaque.data) == {"id": "resp_1", "messages": [head]}
+    assert json.loads(message.opaque.data) == {
+        "id": "resp_1",
+        "after": "d1",
+        "messages": [head],
+    }
     assert message.stop_reason == "tool_use"
     assert assembler.usage == Usage(40, 7, 30, 5)
 

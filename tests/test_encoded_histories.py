@@ -1,11 +1,11 @@
-"""A law: whatever is in a history, what an encoder makes of it is a request that the service takes.
-
-Histories are drawn at random, far odder than the engine's own: blank texts, unknown tools, results
-nobody asked for, calls nobody answered, thinking from anywhere; only the end is a person's word.
+"""Laws of encoding: whatever is in a history, an encoder makes of it a request that the service
+takes; and a history that grew is encoded as if it had come at once.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,76 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop_nb.messages import (
-    Image,
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    user,
-)
-from agentloop_nb.models.anthropic import AnthropicModel
-from agentloop_nb.models.base import Request, ToolSpec
-from agentloop_nb.models.openai_chat import OpenAIChatModel
-from agentloop_nb.models.openai_responses import OpenAIModel
+from agentloop_nb.messages import Message, Text, ToolCall, ToolResult, user
+from agentloop_nb.models.anthropic import AnthropicConversation, AnthropicModel
+from agentloop_nb.models.base import Request
+from agentloop_nb.models.openai_chat import ChatConversation, OpenAIChatModel
+from agentloop_nb.models.openai_responses import OpenAIModel, ResponsesConversation
 from agentloop_nb.models.wire import compact
-from tests.loopback import Complaint, check_anthropic, check_chat, check_responses, seal, sign
-
-TOOL = ToolSpec("read", "Read a file.", {"type": "object", "properties": {}})
-GIF = Image("image/gif", "R0lGODlhAQABAAAAACwAAAAAAQABAAAC")
-PROVIDERS = ("", "anthropic", "openai", "openai-chat", "offline")
-
-texts = st.sampled_from(["", " \n", "Yes.", "Yes. ", "ünï 🍸", "\ud83c"]) | st.text(max_size=8)
-call_ids = st.sampled_from(["c0.0", "c0.1", "c1.0"])
-own_ids = st.sampled_from(["", "toolu_1", "call_1", "call|é", "x" * 80])
-names = st.sampled_from(["read", "", "a.b", "n" * 99])
-arguments = st.sampled_from(
-    ["{}", "", '{"a": 1}', "[1]", '{"a": ', '{"a": NaN}', '{"a": "\\ud83c"}']
-)
-outcomes = st.sampled_from(["ok", "error", "declined", "unknown_outcome"])
-images = st.sampled_from([(), (GIF,), (GIF, GIF)])
-
-
-def signed(text: str) -> Thinking:
-    return Thinking(text, anthropics({"type": "thinking", "signature": sign(text)}))
-
-
-def anthropics(block: dict[str, Any]) -> Opaque:
-    return Opaque("anthropic", compact(block))
-
-
-REDACTED = Thinking("", anthropics({"type": "redacted_thinking", "data": seal("x")}))
-ITEM = Opaque("openai", compact({"type": "reasoning", "id": "rs_1", "summary": []}))
-
-thinking = st.one_of(
-    st.sampled_from(["Hm.", "Look first."]).map(signed),
-    st.just(REDACTED),
-    st.builds(Thinking, texts, st.sampled_from([None, ITEM])),
-)
-calls = st.builds(ToolCall, call_ids, names, arguments, own_ids)
-results = st.builds(ToolResult, call_ids, names, texts, outcomes, images)
-messages = st.one_of(
-    st.lists(st.builds(Text, texts) | st.just(GIF), max_size=3).map(
-        lambda blocks: Message("user", tuple(blocks))
-    ),
-    st.lists(results, max_size=3, unique_by=lambda r: r.id).map(
-        lambda blocks: Message("tool", tuple(blocks))
-    ),
-    st.builds(
-        lambda thought, said, asked, provider: Message(
-            "assistant", (*thought, *said, *asked), provider
-        ),
-        st.lists(thinking, max_size=2),
-        st.lists(st.builds(Text, texts), max_size=2),
-        st.lists(calls, max_size=2, unique_by=lambda c: c.id),
-        st.sampled_from(PROVIDERS),
-    ),
-)
-histories = st.lists(messages, max_size=7).map(
-    lambda between: (user("Begin."), *between, user("Go on."))
-)
+from tests.histories import TOOL, histories
+from tests.loopback import Complaint, check_anthropic, check_chat, check_responses
 
 Check = Callable[[dict[str, Any]], list[Complaint]]
 FORMATS: dict[str, tuple[Any, Check]] = {
@@ -116,3 +54,91 @@ def test_a_history_that_stops_at_results_is_taken_too(
     last = Message("assistant", (Text("Reading."), ToolCall("c9.0", "read", "{}")), "offline")
     body = model.encode(Request("", (*history, last), (TOOL,)))
     assert [str(complaint) for complaint in check(body)] == []
+
+
+def made_anew(format: str) -> Any:
+    """A model that has encoded nothing yet."""
+    makers: dict[str, Callable[[], Any]] = {
+        "anthropic": lambda: AnthropicModel("claude-test"),
+        "anthropic-thinking": lambda: AnthropicModel("claude-test", thinking_budget=1024),
+        "openai": lambda: OpenAIModel("gpt-test"),
+        "openai-chat": lambda: OpenAIChatModel("gpt-test"),
+    }
+    return makers[format]()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=100)
+@given(history=histories, stops=st.sets(st.integers(1, 9)))
+def test_a_history_that_grew_is_encoded_as_if_it_had_come_at_once(
+    format: str, history: tuple[Message, ...], stops: set[int]
+) -> None:
+    grown = made_anew(format)
+    for stop in sorted(stops):
+        grown.encode(Request("Be brief.", history[:stop], (TOOL,)))
+    last = Request("Be brief.", history, (TOOL,))
+    assert grown.encode(last) == made_anew(format).encode(last)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=100)
+@given(history=histories, stops=st.sets(st.integers(1, 9)))
+def test_the_bytes_that_go_out_are_the_body(
+    format: str, history: tuple[Message, ...], stops: set[int]
+) -> None:
+    model = made_anew(format)
+    for stop in sorted({*stops, len(history)}):
+        request = Request("Be brief.", history[:stop], (TOOL,))
+        payload = model.payload(request)
+        assert json.loads(payload.content()) == payload.body == model.encode(request)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(history=histories)
+def test_what_was_handed_out_is_never_changed_later(
+    format: str, history: tuple[Message, ...]
+) -> None:
+    """It may be on its way to the network while the next request is encoded."""
+    model = made_anew(format)
+    handed_out = []
+    for stop in range(1, len(history) + 1):
+        body = model.encode(Request("", history[:stop], (TOOL,)))
+        handed_out.append((body, compact(body)))
+    assert all(compact(body) == before for body, before in handed_out)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_history_that_was_changed_in_its_middle_is_encoded_anew(format: str) -> None:
+    model = made_anew(format)
+    first = (user("One."), Message("assistant", (Text("Yes."),)), user("Two."))
+    other = (user("Three."), *first[1:])
+    for history in (first, other, first[:1], first):
+        request = Request("", history, (TOOL,))
+        assert model.encode(request) == made_anew(format).encode(request)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_each_message_is_encoded_once_however_many_rounds_follow(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a session would cost the square of its rounds. The last word alone may be done twice."""
+    seen: Counter[str] = Counter()
+    kind = {"anthropic": AnthropicConversation, "openai": ResponsesConversation}.get(
+        format.removesuffix("-thinking"), ChatConversation
+    )
+    append = kind.append
+
+    def counted(self: Any, wire: list[Any], message: Message) -> None:
+        seen[repr(message)] += 1
+        append(self, wire, message)
+
+    monkeypatch.setattr(kind, "append", counted)
+    model = made_anew(format)
+    history: tuple[Message, ...] = (user("Begin."),)
+    for n in range(50):
+        model.encode(Request("", history, (TOOL,)))
+        call = ToolCall(f"c{n}.0", "read", "{}")
+        reply = Message("assistant", (Text(f"Step {n}."), call), "offline")
+        history = (*history, reply, Message("tool", (ToolResult(call.id, "read", f"{n}"),)))
+    assert len(seen) == 1 + 2 * 49
+    assert seen.total() == len(seen) + 1  # "Begin." was the last word once

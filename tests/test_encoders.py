@@ -23,11 +23,11 @@ from agentloop_nb.messages import (
     ToolResult,
     user,
 )
-from agentloop_nb.models import history
 from agentloop_nb.models.anthropic import AnthropicModel
 from agentloop_nb.models.base import Request, ToolSpec
 from agentloop_nb.models.openai_chat import OpenAIChatModel
 from agentloop_nb.models.openai_responses import OpenAIModel
+from tests.loopback import check_anthropic
 
 Wire = dict[str, Any]
 
@@ -84,7 +84,8 @@ def test_anthropic_request_has_everything_the_api_asks_for() -> None:
         "model": "claude-x",
         "max_tokens": 4000,
         "stream": True,
-        "system": "Be brief.",
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        "cache_control": {"type": "ephemeral"},
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
         "tools": [
             {"name": "delete_file", "description": "Delete one file.", "input_schema": SCHEMA}
@@ -147,7 +148,56 @@ def test_arguments_that_are_no_object_travel_as_one_in_every_format(arguments: s
     assert json.loads(responses(*wrong)["input"][1]["arguments"]) == {"INVALID_JSON": arguments}
 
 
-@pytest.mark.parametrize("budget", [1023, 16_384])
+def test_anthropic_a_model_that_can_decides_itself_how_much_it_thinks() -> None:
+    wire = claude(user("Hi"), thinking_budget="adaptive", effort="low")
+    assert wire["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert wire["output_config"] == {"effort": "low"}
+
+
+def marks(wire: Any, at: str = "") -> list[str]:
+    """Where the marks of prompt caching stand."""
+    here = [at] if isinstance(wire, dict) and "cache_control" in wire else []
+    inside = wire.items() if isinstance(wire, dict) else enumerate(wire)
+    found = [marks(e, f"{at}.{key}") for key, e in inside if isinstance(e, dict | list)]
+    return here + [mark for more in found for mark in more]
+
+
+TALK = (
+    user("Hi"),
+    reply(call("c0.0"), call("c0.1")),
+    tools(result("c0.0"), result("c0.1")),
+    reply(Text("So.")),
+    user("On."),
+)
+
+
+def test_anthropic_marks_what_may_be_kept_without_touching_what_was_sent() -> None:
+    assert marks(claude(*TALK)) == ["", ".system.0"]
+    assert marks(claude(*TALK, prompt_caching=False)) == []
+    assert claude(*TALK, prompt_caching=False)["system"] == "Be brief."
+
+
+def test_anthropic_a_server_without_automatic_caching_gets_marks_at_both_ends() -> None:
+    """Where this request ends and where the one before it did, however long the round between."""
+    blocks = {"prompt_caching": "blocks"}
+    ends = [marks({"messages": claude(*TALK[:n], **blocks)["messages"]}) for n in (1, 3, 5)]
+    assert ends == [
+        [".messages.0.content.0"],
+        [".messages.0.content.0", ".messages.2.content.1"],
+        [".messages.2.content.1", ".messages.4.content.0"],
+    ]
+    assert check_anthropic(claude(*TALK, **blocks)) == []
+    without = claude(*TALK, prompt_caching=False)["messages"]
+    assert unmarked(claude(*TALK, **blocks)["messages"]) == without
+
+
+def unmarked(wire: Any) -> Any:
+    if isinstance(wire, dict):
+        return {key: unmarked(value) for key, value in wire.items() if key != "cache_control"}
+    return [unmarked(element) for element in wire] if isinstance(wire, list) else wire
+
+
+@pytest.mark.parametrize("budget", [1023, 16_384, "much"])
 def test_anthropic_a_thinking_budget_that_cannot_be_is_refused(budget: int) -> None:
     with pytest.raises(UsageError, match="thinking_budget"):
         AnthropicModel("claude-x", thinking_budget=budget)
@@ -217,7 +267,7 @@ def test_responses_request_has_everything_the_api_asks_for() -> None:
     assert wire == {
         "model": "gpt-x",
         "stream": True,
-        "store": False,
+        "store": True,
         "include": ["reasoning.encrypted_content"],
         "instructions": "Be brief.",
         "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
@@ -486,8 +536,8 @@ def test_extra_body_is_sent_as_it_is() -> None:
         assert encode(user("Hi"), extra_body={"temperature": 0.1})["temperature"] == 0.1
 
 
-def test_preparing_a_history_changes_nothing_in_it() -> None:
+def test_encoding_a_history_changes_nothing_in_it() -> None:
     messages = (user("a"), user("b"), reply(*OWN, provider="openai", opaque=HEADS), tools(result()))
     before = repr(messages)
-    history.prepare(messages, "anthropic", lambda _: True)
+    claude(*messages)
     assert repr(messages) == before

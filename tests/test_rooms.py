@@ -21,7 +21,7 @@ ROOMS: tuple[frozenset[str], ...] = tuple(
         "questions",
         "events",
         "codec sentences",
-        "transcript viewstate",
+        "transcript viewstate repair",
         "log",
         "inbox",
         "ports",

@@ -10,8 +10,7 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentloop_nb.errors import MissingKey, UsageError
 from agentloop_nb.messages import (
@@ -27,8 +26,9 @@ from agentloop_nb.models import history
 from agentloop_nb.models.anthropic_decoder import PROVIDER, AnthropicDecoder
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients, uses_default_http
+from agentloop_nb.models.conversation import Conversation, Conversations, Encoded, Payload, Wire
 from agentloop_nb.models.think_tags import ThinkTags, tagged
-from agentloop_nb.models.transport import deltas
+from agentloop_nb.models.transport import Opened, deltas, posted
 from agentloop_nb.models.wire import scrub_text as clean
 
 if TYPE_CHECKING:
@@ -39,6 +39,17 @@ MAX_TOKENS = 16_384
 
 MIN_THINKING_BUDGET = 1024  # `ThinkingConfigEnabledParam` of the SDK
 
+PromptCaching = bool | Literal["blocks"]
+"""Where the marks stand that let a provider keep a prompt for the next request.
+
+True: one ends the system prompt, and the request itself carries one, which the API puts at its last
+block; so what was sent once is sent again byte for byte. "blocks": in place of the request's own,
+one each ends the last two user messages, for servers that know no other kind; these move. False:
+none. See https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+"""
+
+EPHEMERAL = {"type": "ephemeral"}
+
 _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
@@ -47,7 +58,10 @@ class AnthropicModel:
 
     `client` is a ready `anthropic.AsyncAnthropic`; else `base_url` and `api_key`, or the SDK's own
     environment variables, say where to send. `max_tokens` is the longest reply, thinking included.
-    `thinking_budget` (tokens, at least 1024 and under `max_tokens`) turns extended thinking on.
+    `thinking_budget` (tokens, at least 1024 and under `max_tokens`) turns extended thinking on;
+    "adaptive" lets a model that can decide how much. `effort` ("low" to "max") is how much work a
+    model that knows it puts into a reply. `prompt_caching` lets each request read what the one
+    before has written (see `PromptCaching`).
     `think_tags` takes `<think>` tags out of the text (`think_tags.py`).
     `extra_body` is merged into every request as it is. Raises UsageError on values that cannot be.
     """
@@ -60,16 +74,19 @@ class AnthropicModel:
         base_url: str | None = None,
         api_key: str | None = None,
         max_tokens: int = MAX_TOKENS,
-        thinking_budget: int | None = None,
+        thinking_budget: int | Literal["adaptive"] | None = None,
+        effort: str | None = None,
+        prompt_caching: PromptCaching = True,
         think_tags: ThinkTags = False,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
             raise UsageError("The model has no name. Write one, as in AnthropicModel('claude-…').")
-        if thinking_budget is not None and not MIN_THINKING_BUDGET <= thinking_budget < max_tokens:
+        if not _is_budget(thinking_budget, max_tokens):
             raise UsageError(
-                f"thinking_budget is {thinking_budget}; it must be at least {MIN_THINKING_BUDGET} "
-                f"and less than max_tokens, which is {max_tokens}."
+                f"thinking_budget is {thinking_budget!r}; it must be at least "
+                f"{MIN_THINKING_BUDGET} and less than max_tokens, which is {max_tokens}, or "
+                "'adaptive'."
             )
         self.model = model
         self._given = client
@@ -77,9 +94,14 @@ class AnthropicModel:
         self._api_key = api_key
         self._max_tokens = max_tokens
         self._thinking_budget = thinking_budget
+        self._effort = effort
+        if prompt_caching is True and not _knows_automatic_caching(client):
+            prompt_caching = "blocks"
+        self._prompt_caching: PromptCaching = prompt_caching
         self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncAnthropic] = Clients(client, self._make, _again)
+        self._conversations = Conversations(AnthropicConversation)
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r})"
@@ -109,46 +131,56 @@ class AnthropicModel:
                 "a key, use the offline model: Agent('offline:tour')."
             )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer a request; see `Model.stream`."""
         self.check()
-        payload = self.encode(request)
-        client = await self._clients.get()
-        stream = deltas(
-            lambda: client.messages.with_streaming_response.create(
-                model=self.model,
-                max_tokens=self._max_tokens,
-                messages=[],  # the payload's own go past the SDK's walk over every message
-                stream=True,
-                extra_body=payload,
-            ),
+        payload = self.payload(request)
+        return deltas(
+            self._clients.get,
+            lambda client: _send(client, payload),
             tagged(AnthropicDecoder(), self._think_tags),
             provider="Anthropic",
             limit_s=request.stream_timeout_s,
-            secrets=self._secrets(client),
+            secrets=self._secrets,
         )
-        async with aclosing(stream):
-            async for delta in stream:
-                yield delta
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The request's body. Pure."""
+        """The request's body. Sends nothing."""
+        return self.payload(request).body
+
+    def payload(self, request: Request) -> Payload:
+        """The body as values and as the bytes that go out. Sends nothing."""
+        encoded = self._conversations.encode(request.messages)
         body: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self._max_tokens,
-            "messages": encode_messages(request.messages),
             "stream": True,
         }
         if request.instructions.strip():
-            body["system"] = clean(request.instructions)
+            system = {"type": "text", "text": clean(request.instructions)}
+            body["system"] = [_marked(system)] if self._prompt_caching else system["text"]
         if request.tools:
             body["tools"] = [
                 {"name": t.name, "description": t.description, "input_schema": dict(t.schema)}
                 for t in request.tools
             ]
-        if self._thinking_budget is not None and _may_think(body["messages"]):
-            body["thinking"] = {"type": "enabled", "budget_tokens": self._thinking_budget}
-        return body | self._extra_body
+        if thinking := self._thinking(encoded.items):
+            body["thinking"] = thinking
+        if self._effort is not None:
+            body["output_config"] = {"effort": self._effort}
+        if self._prompt_caching == "blocks":
+            encoded = _marked_at_its_ends(encoded)
+        elif self._prompt_caching:
+            body["cache_control"] = EPHEMERAL
+        return Payload(body | self._extra_body, "messages", encoded)
+
+    def _thinking(self, wire: list[Wire]) -> Wire | None:
+        budget = self._thinking_budget
+        if budget == "adaptive":  # summarized: newer models show nothing of it otherwise
+            return {"type": "adaptive", "display": "summarized"}
+        if budget is None or not _may_think(wire):
+            return None
+        return {"type": "enabled", "budget_tokens": budget}
 
     def _make(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -161,6 +193,27 @@ class AnthropicModel:
     def _secrets(self, client: AsyncAnthropic) -> list[str]:
         held = (client.api_key, client.auth_token, *map(os.environ.get, _KEY_VARIABLES))
         return [key for key in held if key]
+
+
+def _is_budget(budget: object, max_tokens: int) -> bool:
+    if isinstance(budget, int):
+        return MIN_THINKING_BUDGET <= budget < max_tokens
+    return budget in (None, "adaptive")
+
+
+def _send(client: AsyncAnthropic, payload: Payload) -> Opened:
+    from anthropic import AsyncAnthropic, AsyncStream
+
+    if type(client) is AsyncAnthropic:
+        return posted(client, "/v1/messages", payload.content(), AsyncStream)
+    body = payload.body
+    return client.messages.with_streaming_response.create(  # Bedrock's, Vertex's, a user's own
+        model=body["model"],
+        max_tokens=body["max_tokens"],
+        messages=[],
+        stream=True,
+        extra_body=body,
+    )
 
 
 def _again(client: AsyncAnthropic) -> AsyncAnthropic | None:
@@ -179,19 +232,45 @@ def id_fits(call_id: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call_id) is not None
 
 
-def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+class AnthropicConversation(Conversation):
     """The conversation as the API takes it: user and assistant in turn, tool results as the first
     blocks of a user message."""
-    wire: list[dict[str, Any]] = []
-    for message in history.prepare(messages, PROVIDER, id_fits):
+
+    def __init__(self) -> None:
+        super().__init__(PROVIDER, id_fits)
+
+    def append(self, wire: list[Wire], message: Message) -> None:
         role = "assistant" if message.role == "assistant" else "user"
         content = [_encode_block(block) for block in message.blocks]
         content.extend(map(_encode_block, _images_of_failures(message.results)))
         if wire and wire[-1]["role"] == role:
-            wire[-1]["content"].extend(content)
-        else:
-            wire.append({"role": role, "content": content})
-    return wire
+            content = [*wire.pop()["content"], *content]
+        wire.append({"role": role, "content": content})
+
+
+def _marked(block: Wire) -> Wire:
+    return block | {"cache_control": EPHEMERAL}
+
+
+def _knows_automatic_caching(client: AsyncAnthropic | None) -> bool:
+    """The clients for other platforms (Bedrock's, Vertex's) are of other classes than the SDK's
+    plain one, and those platforms refuse the request's own mark."""
+    return client is None or type(client).__name__ == "AsyncAnthropic"
+
+
+def _marked_at_its_ends(encoded: Encoded) -> Encoded:
+    """Marks where this request ends, and where the one before it ended.
+
+    The cache is looked up at a mark and at the 20 blocks before it, and one round can be longer;
+    so the place that the request before has written is marked again. Marks are no part of what is
+    compared: the prefix stays the same.
+    """
+    by_user = [i for i, message in enumerate(encoded.items) if message["role"] == "user"]
+    for place in by_user[-2:]:
+        *before, last = encoded.items[place]["content"]
+        item = {"role": "user", "content": [*before, _marked(last)]}
+        encoded = encoded.with_item(place, item)
+    return encoded
 
 
 def _may_think(wire: list[dict[str, Any]]) -> bool:

@@ -135,7 +135,9 @@ class Assembler:
 
     def _slot(self, block: int, kind: _Kind | None) -> _Slot:
         # A block that opens with an opaque part alone is thinking that the provider hides.
-        slot = self._slots.setdefault(block, _Slot(kind or "thinking"))
+        slot = self._slots.get(block)
+        if slot is None:
+            slot = self._slots[block] = _Slot(kind or "thinking")
         if kind is not None and slot.kind != kind:
             raise _out_of_order(f"{kind} in block {block}, which holds {slot.kind}")
         return slot

@@ -1,8 +1,7 @@
 """A conversation made ready for one provider, still in our shape: what every encoder starts from.
 
-`prepare` leaves out what the provider would refuse (blank texts, empty messages, another
-provider's opaque parts), gives every call the id that goes on the wire and a name that it takes,
-and lays each result beside its call. Pure and deterministic, and a longer history begins as the
+`Fitting` repairs it (`repair.py`), leaves out what only another provider can read, and gives every
+call the id that goes on the wire and a name that the provider takes. A longer history begins as the
 shorter one did.
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -18,58 +17,88 @@ from agentloop_nb.messages import (
     Block,
     Image,
     Message,
-    Opaque,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
 from agentloop_nb.models.wire import compact, scrub_text
+from agentloop_nb.repair import Repair
 
 NO_OUTPUT = "(no output)"
 """Stands for a result without text: some providers refuse an empty one."""
 
-_NO_RESULT = "No result was recorded for this call, so its outcome is unknown."
+IdFits = Callable[[str], bool]
 
 
-def prepare(
-    messages: Iterable[Message], provider: str, id_fits: Callable[[str], bool]
-) -> list[Message]:
-    """The conversation as `provider` may get it.
+class Fitting:
+    """A conversation on its way to `provider`, a message at a time.
 
     Calls and results carry the wire's id in `id`: the provider's own where it made the call and
     `id_fits` it, else one made from ours; no two calls share one. Adjacent user messages are one.
     """
-    ids = _WireIds(provider, id_fits)
-    ready: list[Message] = []
-    open_calls: tuple[tuple[ToolCall, str], ...] = ()
-    for message in messages:
-        if message.role == "tool":
-            if open_calls:
-                ready.append(_results(message.results, open_calls))
-            open_calls = ()
-            continue
-        if open_calls:
-            ready.append(_results((), open_calls))
-            open_calls = ()
-        if message.role == "assistant":
-            named = tuple((call, ids.next_for(call, message.provider)) for call in message.calls)
-            open_calls = named
-            _add(ready, _assistant(message, provider, [wire_id for _, wire_id in named]))
-        else:
-            _add(ready, _user(message))
-    if open_calls:
-        ready.append(_results((), open_calls))
-    return ready
+
+    def __init__(self, provider: str, id_fits: IdFits) -> None:
+        self._provider = provider
+        self._ids = _WireIds(provider, id_fits)
+        self._repair = Repair(self._readable)
+        self._latest: list[str] = []  # the ids of the latest reply's calls
+
+    def add(self, message: Message) -> list[Message]:
+        """What is settled now that this message has come, in order; perhaps nothing yet."""
+        return [self._fit(settled) for settled in self._repair.add(message)]
+
+    def rest(self) -> list[Message]:
+        """What would follow if the conversation ended here. Changes nothing."""
+        return [self._fit(last) for last in self._repair.rest()]
+
+    def _readable(self, message: Message, block: Block) -> bool:
+        if not isinstance(block, Thinking):
+            return True
+        made_here = block.opaque is not None and block.opaque.provider == self._provider
+        return made_here and message.provider == self._provider
+
+    def _fit(self, message: Message) -> Message:
+        match message.role:
+            case "assistant":
+                return self._fit_reply(message)
+            case "tool":
+                named = zip(message.results, self._latest, strict=True)
+                return Message("tool", tuple(replace(r, id=wire_id) for r, wire_id in named))
+            case _:
+                return message
+
+    def _fit_reply(self, message: Message) -> Message:
+        own = message.provider == self._provider
+        self._latest = [self._ids.next_for(call, message.provider) for call in message.calls]
+        ids = iter(self._latest)
+        blocks = tuple(
+            replace(
+                block,
+                id=next(ids),
+                name=_wire_name(block.name),
+                opaque=block.opaque if own else None,
+            )
+            if isinstance(block, ToolCall)
+            else block
+            for block in message.blocks
+        )
+        return replace(
+            message,
+            blocks=blocks,
+            provider=self._provider if own else "",
+            opaque=message.opaque if own else None,
+        )
 
 
 class _WireIds:
     """Gives each call its id on the wire, in the order of the conversation."""
 
-    def __init__(self, provider: str, fits: Callable[[str], bool]) -> None:
+    def __init__(self, provider: str, fits: IdFits) -> None:
         self._provider = provider
         self._fits = fits
         self._used: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def next_for(self, call: ToolCall, made_by: str) -> str:
         own = call.provider_id
@@ -78,50 +107,14 @@ class _WireIds:
             return own
         # Our ids begin anew with each run, so a number tells later ones of the same name apart.
         stem = "call_" + re.sub(r"[^A-Za-z0-9]", "_", call.id)[:24]
-        wire_id, n = stem, 1
+        n = self._last.get(stem, 1)
+        wire_id = stem
         while wire_id in self._used:
             n += 1
             wire_id = f"{stem}_{n}"
+        self._last[stem] = n
         self._used.add(wire_id)
         return wire_id
-
-
-def _add(ready: list[Message], message: Message) -> None:
-    if not message.blocks:
-        return
-    if message.role == "user" and ready and ready[-1].role == "user":
-        message = Message("user", (*ready.pop().blocks, *message.blocks))
-    ready.append(message)
-
-
-def _user(message: Message) -> Message:
-    blocks = tuple(b for b in message.blocks if isinstance(b, Text | Image) and not is_blank(b))
-    return Message("user", blocks)
-
-
-def _assistant(message: Message, provider: str, wire_ids: Sequence[str]) -> Message:
-    own = message.provider == provider
-    ids = iter(wire_ids)
-    blocks: list[Block] = []
-    for block in message.blocks:
-        match block:
-            case Text() if not is_blank(block):
-                blocks.append(block)
-            case Thinking(opaque=Opaque(provider=maker)) if own and maker == provider:
-                blocks.append(block)
-            case ToolCall():
-                opaque = block.opaque if own else None
-                name = _wire_name(block.name)
-                blocks.append(replace(block, id=next(ids), name=name, opaque=opaque))
-    # Thinking with nothing after it was cut off from what it led to; no provider takes it alone.
-    while blocks and isinstance(blocks[-1], Thinking):
-        blocks.pop()
-    return replace(
-        message,
-        blocks=tuple(blocks),
-        provider=provider if own else "",
-        opaque=message.opaque if own else None,
-    )
 
 
 def _wire_name(name: str) -> str:
@@ -129,31 +122,14 @@ def _wire_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
 
 
-def _results(results: Sequence[ToolResult], calls: Sequence[tuple[ToolCall, str]]) -> Message:
-    """The tool message for `calls`, in their order; a call without a result is given one."""
-    by_id = {result.id: result for result in results}
-    blocks = []
-    for call, wire_id in calls:
-        result = by_id.get(call.id)
-        if result is None:
-            result = ToolResult(call.id, call.name, _NO_RESULT, outcome="unknown_outcome")
-        blocks.append(replace(result, id=wire_id))
-    return Message("tool", tuple(blocks))
-
-
-def is_blank(block: Block) -> bool:
-    """Whether a block is text with nothing in it."""
-    return isinstance(block, Text) and not block.text.strip()
-
-
 def result_text(result: ToolResult) -> str:
     """A result's text as it may be sent: never blank, no lone surrogates."""
     return scrub_text(result.content) if result.content.strip() else NO_OUTPUT
 
 
-def joined_text(message: Message) -> str:
-    """A message's texts as one, blank lines between them."""
-    texts = (block.text for block in message.blocks if isinstance(block, Text))
+def joined_text(blocks: Iterable[Block]) -> str:
+    """The texts among these as one, blank lines between them."""
+    texts = (block.text for block in blocks if isinstance(block, Text))
     return scrub_text("\n\n".join(texts))
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentloop_nb.errors import MissingKey, ProviderError, StreamCut, UsageError
-from agentloop_nb.messages import Image, Message, StopReason, Text, ToolResult, Usage
+from agentloop_nb.messages import Block, Image, Message, StopReason, Text, ToolResult, Usage
 from agentloop_nb.models import history, openai_client
 from agentloop_nb.models.base import (
     Finish,
@@ -24,9 +23,10 @@ from agentloop_nb.models.base import (
 )
 from agentloop_nb.models.chat_calls import CallSlots
 from agentloop_nb.models.clients import Clients
+from agentloop_nb.models.conversation import Conversation, Conversations, Payload, Wire
 from agentloop_nb.models.failures import from_body
 from agentloop_nb.models.think_tags import ThinkTags, tagged
-from agentloop_nb.models.transport import deltas
+from agentloop_nb.models.transport import Opened, deltas
 from agentloop_nb.models.wire import DONE, Halves, WireEvent, count_in, part_of, text_in
 from agentloop_nb.models.wire import scrub_text as clean
 
@@ -73,6 +73,7 @@ class OpenAIChatModel:
         self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
+        self._conversations = Conversations(ChatConversation)
 
     def __repr__(self) -> str:
         return f"OpenAIChatModel({self.model!r})"
@@ -100,32 +101,31 @@ class OpenAIChatModel:
                 "Agent('offline:tour')."
             )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer a request; see `Model.stream`."""
         self.check()
-        payload = self.encode(request)
-        client = await self._clients.get()
-        stream = deltas(
-            lambda: client.chat.completions.with_streaming_response.create(
-                model=self.model,
-                messages=[],  # the payload's own go past the SDK's walk over every message
-                stream=True,
-                extra_body=payload,
-            ),
+        payload = self.payload(request)
+        return deltas(
+            self._clients.get,
+            lambda client: _send(client, payload),
             tagged(ChatDecoder(), self._think_tags),
             provider=SERVER,
             limit_s=request.stream_timeout_s,
-            secrets=openai_client.secrets(client),
+            secrets=openai_client.secrets,
         )
-        async with aclosing(stream):
-            async for delta in stream:
-                yield delta
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The request's body. Pure."""
+        """The request's body. Sends nothing."""
+        return self.payload(request).body
+
+    def payload(self, request: Request) -> Payload:
+        """The body as values and as the bytes that go out. Sends nothing."""
+        encoded = self._conversations.encode(request.messages)
+        if request.instructions.strip():
+            system = {"role": "system", "content": clean(request.instructions)}
+            encoded = encoded.after(system)
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": encode_messages(request.instructions, request.messages),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
@@ -145,7 +145,7 @@ class OpenAIChatModel:
             # OpenAI's reasoning models refuse the old name; many other servers know no other.
             name = "max_tokens" if self._base_url else "max_completion_tokens"
             body[name] = self._max_tokens
-        return body | self._extra_body
+        return Payload(body | self._extra_body, "messages", encoded)
 
     def _key(self) -> str | None:
         key = self._api_key or os.environ.get("OPENAI_API_KEY")
@@ -157,6 +157,14 @@ class OpenAIChatModel:
         return openai_client.make(self._key(), self._base_url)
 
 
+def _send(client: AsyncOpenAI, payload: Payload) -> Opened:
+    if openai_client.is_plain(client):
+        return openai_client.post(client, "/chat/completions", payload)
+    return client.chat.completions.with_streaming_response.create(
+        model=payload.fields["model"], messages=[], stream=True, extra_body=payload.body
+    )
+
+
 # -- encoding
 
 
@@ -165,36 +173,46 @@ def id_fits(call_id: str) -> bool:
     return 0 < len(call_id) <= 40
 
 
-def encode_messages(instructions: str, messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The conversation as the API takes it: one leading system message, no two user messages in a
-    row, each call's result right after it, images of results in a user message after them all."""
-    wire: list[dict[str, Any]] = []
-    if instructions.strip():
-        wire.append({"role": "system", "content": clean(instructions)})
-    user: list[Text | Image] = []
-    for message in history.prepare(messages, PROVIDER, id_fits):
-        if message.role == "user":
-            user.extend(b for b in message.blocks if isinstance(b, Text | Image))
-            continue
-        wire.extend(_user(user))
-        user = []
-        if message.role == "assistant":
-            _add_assistant(wire, _assistant(message))
-        else:
-            wire.extend(_result(result) for result in message.results)
-            user.extend(_images(message.results))
-    wire.extend(_user(user))
-    return wire
+class ChatConversation(Conversation):
+    """The conversation as the API takes it: no two user messages in a row, each call's result
+    right after it, images of results in a user message after them all."""
+
+    def __init__(self) -> None:
+        super().__init__(PROVIDER, id_fits)
+
+    def append(self, wire: list[Wire], message: Message) -> None:
+        match message.role:
+            case "user":
+                _add_user(wire, _user(message.blocks))
+            case "assistant":
+                _add_assistant(wire, _assistant(message))
+            case "tool":
+                wire.extend(_result(result) for result in message.results)
+                if images := [*_images(message.results)]:
+                    _add_user(wire, _user(images))
 
 
-def _user(blocks: list[Text | Image]) -> list[dict[str, Any]]:
-    if not blocks:
-        return []
-    if all(isinstance(block, Text) for block in blocks):
-        content: object = history.joined_text(Message("user", tuple(blocks)))
-    else:
-        content = [_part(block) for block in blocks]
-    return [{"role": "user", "content": content}]
+def _user(blocks: Iterable[Block]) -> str | list[Wire]:
+    said = [block for block in blocks if isinstance(block, Text | Image)]
+    if all(isinstance(block, Text) for block in said):
+        return history.joined_text(said)
+    return [_part(block) for block in said]
+
+
+def _add_user(wire: list[Wire], content: str | list[Wire]) -> None:
+    if wire and wire[-1]["role"] == "user":
+        content = _joined(wire.pop()["content"], content)
+    wire.append({"role": "user", "content": content})
+
+
+def _joined(first: str | list[Wire], then: str | list[Wire]) -> str | list[Wire]:
+    if isinstance(first, str) and isinstance(then, str):
+        return f"{first}\n\n{then}"
+    return [*_parts(first), *_parts(then)]
+
+
+def _parts(content: str | list[Wire]) -> list[Wire]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _part(block: Text | Image) -> dict[str, Any]:
@@ -205,7 +223,7 @@ def _part(block: Text | Image) -> dict[str, Any]:
 
 def _assistant(message: Message) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": "assistant"}
-    if text := history.joined_text(message):
+    if text := history.joined_text(message.blocks):
         wire["content"] = text
     if message.calls:
         wire["tool_calls"] = [
@@ -269,19 +287,21 @@ class ChatDecoder:
         self._refused = False
         self._finished = False
 
-    def feed(self, event: WireEvent) -> Iterator[ModelDelta]:
+    def feed(self, event: WireEvent) -> Iterable[ModelDelta]:
         """The deltas of one chunk. Raises ProviderError for a chunk that is an error."""
         if self._finished:
-            return
-        if event == DONE:
-            yield from self._finish()
-            return
+            return ()
+        if event is DONE:
+            return self._finish()
         if event.get("error"):
             raise _failure(event["error"])
-        self._count_tokens(part_of(event, "usage"))
+        if usage := event.get("usage"):
+            self._count_tokens(usage)
+        found: list[ModelDelta] = []
         for choice in event.get("choices") or ():
-            if isinstance(choice, Mapping) and not choice.get("index"):
-                yield from self._choice(choice)
+            if isinstance(choice, dict) and not choice.get("index"):
+                self._choice(choice, found)
+        return found
 
     def close(self) -> Iterator[ModelDelta]:
         """The last delta where a server sends no `[DONE]`; raises StreamCut where the reply had no
@@ -290,29 +310,31 @@ class ChatDecoder:
             raise StreamCut(SERVER)
         return iter(()) if self._finished else self._finish()
 
-    def _choice(self, choice: WireEvent) -> Iterator[ModelDelta]:
+    def _choice(self, choice: WireEvent, found: list[ModelDelta]) -> None:
         delta = part_of(choice, "delta")
         # Two names for one thing; servers that send both send the same text in both.
         thought = text_in(delta, "reasoning_content") or text_in(delta, "reasoning")
-        yield from self._flowing("thinking", thought)
-        yield from self._flowing("text", _content(delta.get("content")))
+        if thought:
+            self._flowing("thinking", thought, found)
+        if text := _content(delta.get("content")):
+            self._flowing("text", text, found)
         if refusal := text_in(delta, "refusal"):
             self._refused = True
-            yield from self._flowing("text", refusal)
+            self._flowing("text", refusal, found)
         for piece in delta.get("tool_calls") or ():
-            if isinstance(piece, Mapping):
-                yield from self._calls.feed(piece)
+            if isinstance(piece, dict):
+                found.extend(self._calls.feed(piece))
         if reason := text_in(choice, "finish_reason"):
             self._reason = reason
 
-    def _flowing(self, kind: Literal["text", "thinking"], text: str) -> Iterator[ModelDelta]:
-        if not text:
-            return
+    def _flowing(
+        self, kind: Literal["text", "thinking"], text: str, found: list[ModelDelta]
+    ) -> None:
         if self._flow is None or self._flow[0] != kind:
             self._flow = (kind, self._next_block())
         block = self._flow[1]
         if text := self._halves.whole(block, text):
-            yield TextChunk(block, text) if kind == "text" else ThinkingChunk(block, text)
+            found.append(TextChunk(block, text) if kind == "text" else ThinkingChunk(block, text))
 
     def _next_block(self) -> int:
         self._count += 1
@@ -328,9 +350,7 @@ class ChatDecoder:
             reason = "tool_use"  # servers say "stop" after calls too; the content decides
         yield Finish(reason, self._usage)
 
-    def _count_tokens(self, usage: WireEvent) -> None:
-        if not usage:
-            return
+    def _count_tokens(self, usage: object) -> None:
         details = part_of(usage, "prompt_tokens_details")
         self._usage = Usage(
             count_in(usage, "prompt_tokens") or 0,

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from agentloop_nb.models.clients import uses_default_http
+from agentloop_nb.models.conversation import Payload
+from agentloop_nb.models.transport import Opened, posted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -25,6 +27,20 @@ def again(client: AsyncOpenAI) -> AsyncOpenAI | None:
     if not uses_default_http(client):
         return None
     return client.copy(http_client=DefaultAsyncHttpxClient())
+
+
+def is_plain(client: AsyncOpenAI) -> bool:
+    """Whether this is the SDK's own client, and not one for another platform (Azure's)."""
+    from openai import AsyncOpenAI
+
+    return type(client) is AsyncOpenAI
+
+
+def post(client: AsyncOpenAI, path: str, payload: Payload) -> Opened:
+    """The response to a request; see `posted`."""
+    from openai import AsyncStream
+
+    return posted(client, path, payload.content(), AsyncStream)
 
 
 def address(client: AsyncOpenAI | None, base_url: str | None) -> str:

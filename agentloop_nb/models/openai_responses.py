@@ -1,16 +1,19 @@
 """The adapter for OpenAI's Responses API: `OpenAIModel` and its encoder.
 
 Wire format: https://platform.openai.com/docs/api-reference/responses and the types of the official
-SDK, which does the request. Nothing is stored at the provider: every request carries the whole
+SDK, which does the request. Where the provider stores its replies a request names the latest one
+and carries what is new since; else, and where the provider has forgotten it, the whole
 conversation, with the reasoning items of earlier replies as they came (encrypted), in their place.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentloop_nb.errors import MissingKey, UsageError
@@ -27,10 +30,12 @@ from agentloop_nb.messages import (
 from agentloop_nb.models import history, openai_client
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients
+from agentloop_nb.models.conversation import Conversation, Conversations, Encoded, Payload, Wire
 from agentloop_nb.models.responses_decoder import PROVIDER, ResponsesDecoder
 from agentloop_nb.models.think_tags import ThinkTags, tagged
-from agentloop_nb.models.transport import deltas
+from agentloop_nb.models.transport import Opened, Response, deltas
 from agentloop_nb.models.wire import scrub_text as clean
+from agentloop_nb.models.wire import text_in
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -38,6 +43,11 @@ if TYPE_CHECKING:
 WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt-4")
 """Models that do not reason, by the beginning of their names; they refuse a request that asks for
 encrypted reasoning."""
+
+OWN_ADDRESSES = ("", "https://api.openai.com/v1")
+
+FORGETS = 2
+"""So many responses forgotten in a row say that a server keeps none."""
 
 
 class OpenAIModel:
@@ -47,8 +57,11 @@ class OpenAIModel:
     environment variables, say where to send. `max_tokens` is the longest reply, reasoning
     included, the model's own limit where None. `reasoning_effort` ("low", "high", …) and
     `reasoning_summary` ("auto", …: shows what the model thinks) are for models that reason.
-    `think_tags` takes `<think>` tags out of the text (`think_tags.py`).
-    `extra_body` is merged into every request as it is. Raises UsageError where `model` is empty.
+    `think_tags` takes `<think>` tags out of the text (`think_tags.py`). `store` lets the provider
+    keep the replies, so that a request carries only what is new; None is yes at OpenAI's own
+    address and no elsewhere, since a server that ignores `previous_response_id` would answer
+    without the conversation. `extra_body` is merged into every request as it is. Raises UsageError
+    where `model` is empty.
     """
 
     def __init__(
@@ -62,6 +75,7 @@ class OpenAIModel:
         reasoning_effort: str | None = None,
         reasoning_summary: str | None = None,
         think_tags: ThinkTags = False,
+        store: bool | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
@@ -76,6 +90,9 @@ class OpenAIModel:
         self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
+        self._store = self.address in OWN_ADDRESSES if store is None else store
+        self._forgotten = 0  # times in a row
+        self._conversations = Conversations(ResponsesConversation)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r})"
@@ -103,35 +120,68 @@ class OpenAIModel:
             "model: Agent('offline:tour')."
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer a request; see `Model.stream`."""
         self.check()
-        payload = self.encode(request)
-        client = await self._clients.get()
-        stream = deltas(
-            lambda: client.responses.with_streaming_response.create(
-                model=self.model,
-                input=[],  # the payload's own goes past the SDK's walk over every item
-                stream=True,
-                extra_body=payload,
-            ),
-            tagged(ResponsesDecoder(), self._think_tags),
+        conversation = self._conversation(request)
+        return deltas(
+            self._clients.get,
+            lambda client: self._send(client, request, conversation),
+            tagged(ResponsesDecoder(after=conversation.digest), self._think_tags),
             provider="OpenAI",
             limit_s=request.stream_timeout_s,
-            secrets=openai_client.secrets(client),
+            secrets=openai_client.secrets,
         )
-        async with aclosing(stream):
-            async for delta in stream:
-                yield delta
+
+    @asynccontextmanager
+    async def _send(
+        self, client: AsyncOpenAI, request: Request, conversation: Sent
+    ) -> AsyncGenerator[Response, None]:
+        """The response to what is new, or, where the server has forgotten what it was new to, to
+        the whole conversation."""
+        previous = conversation.previous if self._chains else None
+        async with AsyncExitStack() as stack:
+            try:
+                payload = self._payload(request, conversation.encoded, previous)
+                response = await stack.enter_async_context(_create(client, payload))
+                if previous is not None:
+                    self._forgotten = 0
+            except Exception as error:
+                if previous is None or not _has_forgotten(error, previous.id):
+                    raise
+                self._forgotten += 1
+                payload = self._payload(request, conversation.encoded, None)
+                response = await stack.enter_async_context(_create(client, payload))
+            yield response
+
+    @property
+    def _chains(self) -> bool:
+        """Whether requests go on from the reply before. A server that has forgotten twice in a row
+        keeps nothing, whatever it says, and asking it each time would double every request."""
+        return self._store and self._forgotten < FORGETS
+
+    def _conversation(self, request: Request) -> Sent:
+        return self._conversations.at(request.messages, lambda c: c.sent(request.messages))
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """The request's body. Pure."""
+        """The request's body. Sends nothing."""
+        return self.payload(request).body
+
+    def payload(self, request: Request) -> Payload:
+        """The body as values and as the bytes that go out. Sends nothing."""
+        conversation = self._conversation(request)
+        previous = conversation.previous if self._chains else None
+        return self._payload(request, conversation.encoded, previous)
+
+    def _payload(self, request: Request, encoded: Encoded, previous: Previous | None) -> Payload:
         body: dict[str, Any] = {
             "model": self.model,
-            "input": encode_input(request.messages),
-            "store": False,
+            "store": self._store,
             "stream": True,
         }
+        if previous is not None:
+            encoded = encoded.since(previous.length)
+            body["previous_response_id"] = previous.id
         if not self.model.startswith(WITHOUT_REASONING):
             body["include"] = ["reasoning.encrypted_content"]
         if request.instructions.strip():
@@ -151,7 +201,7 @@ class OpenAIModel:
             body["max_output_tokens"] = self._max_tokens
         if self._reasoning:
             body["reasoning"] = self._reasoning
-        return body | self._extra_body
+        return Payload(body | self._extra_body, "input", encoded)
 
     def _make(self) -> AsyncOpenAI:
         return openai_client.make(self._api_key, self._base_url)
@@ -162,18 +212,96 @@ def id_fits(call_id: str) -> bool:
     return 0 < len(call_id) <= 64
 
 
-def encode_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def _create(client: AsyncOpenAI, payload: Payload) -> Opened:
+    if openai_client.is_plain(client):
+        return openai_client.post(client, "/responses", payload)
+    return client.responses.with_streaming_response.create(
+        model=payload.fields["model"], input=[], stream=True, extra_body=payload.body
+    )
+
+
+def _has_forgotten(error: Exception, id: str) -> bool:
+    """Whether a server refused a request because it does not hold the response `id`.
+
+    OpenAI says so with a code, or names the parameter (an account without storage); others answer
+    404 and name the id.
+    """
+    if getattr(error, "status_code", None) not in (400, 404):
+        return False
+    named = (getattr(error, "code", None), getattr(error, "param", None))
+    return bool({"previous_response_not_found", "previous_response_id"} & {*named}) or (
+        id in str(error)
+    )
+
+
+# -- encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """A response that the server holds. It stands for the first `length` items."""
+
+    id: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A conversation ready to be sent. `digest` tells it from any other; a reply keeps it, so
+    that only a history which still begins with just these items goes on from that reply."""
+
+    encoded: Encoded
+    digest: str
+    previous: Previous | None
+
+
+class ResponsesConversation(Conversation):
     """The conversation as the API's list of items, each reply's items whole and in their order."""
-    items: list[dict[str, Any]] = []
-    for message in history.prepare(messages, PROVIDER, id_fits):
+
+    def __init__(self) -> None:
+        super().__init__(PROVIDER, id_fits)
+        self._hash = hashlib.blake2b(digest_size=12)
+        self._previous: Previous | None = None
+
+    def sent(self, messages: tuple[Message, ...]) -> Sent:
+        """These messages, which begin as this conversation does."""
+        encoded = self.encode(messages)
+        whole = self._hash.copy()
+        _take_in(whole, encoded.texts[len(self._settled) :])
+        previous = self._previous
+        if previous is not None and previous.length == len(encoded.items):
+            previous = None  # nothing is new, and a request must hold something
+        return Sent(encoded, whole.hexdigest(), previous)
+
+    def settle(self, message: Message) -> None:
+        known, before = len(self._settled), self._hash.hexdigest()
+        super().settle(message)
+        _take_in(self._hash, self._texts[known:])
+        id, after = _stored(message)
+        if id and after == before:
+            self._previous = Previous(id, len(self._settled))
+
+    def append(self, wire: list[Wire], message: Message) -> None:
         match message.role:
             case "user":
-                items.append({"role": "user", "content": _content(message.blocks)})
+                wire.append({"role": "user", "content": _content(message.blocks)})
             case "assistant":
-                items.extend(_reply(message))
+                wire.extend(_reply(message))
             case "tool":
-                items.extend(_result(result) for result in message.results)
-    return items
+                wire.extend(_result(result) for result in message.results)
+
+
+def _take_in(digest: hashlib.blake2b, texts: Iterable[str]) -> None:
+    for text in texts:
+        digest.update(text.encode("utf-8", "replace"))
+
+
+def _stored(message: Message) -> tuple[str, str]:
+    """The response that the server holds of this reply, and the digest of what it answered."""
+    if message.opaque is None:
+        return "", ""
+    own = json.loads(message.opaque.data)
+    return text_in(own, "id"), text_in(own, "after")
 
 
 def _content(blocks: Iterable[Block]) -> list[dict[str, Any]]:

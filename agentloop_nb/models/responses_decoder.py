@@ -53,9 +53,11 @@ class _Item:
 
 class ResponsesDecoder:
     """One object per stream. A reasoning item is kept whole beside its thinking, a call's item
-    beside its call, and the heads of message items (id, phase) beside the whole reply."""
+    beside its call, and the heads of message items (id, phase) beside the whole reply, with the
+    response's id where the server stores it. `after` is the digest of what it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: str = "") -> None:
+        self._after = after
         self._items: dict[Any, _Item] = {}
         self._count = 0
         self._called = False
@@ -203,16 +205,22 @@ class ResponsesDecoder:
 
     def _finish(self, response: WireEvent) -> Iterator[ModelDelta]:
         self._finished = True
+        stored = response.get("store") is not False
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = text_in(part_of(response, "incomplete_details"), "reason")
             stop_reason = _INCOMPLETE.get(reason, "unknown")
+            stored = False  # a call that was cut in it could never be answered
         else:
             yield from self._release_call()
             stop_reason = "refusal" if self._refused else "end_turn"
             if self._called:
                 stop_reason = "tool_use"
-        opaque = Opaque(PROVIDER, compact({"id": response.get("id"), "messages": self._heads()}))
-        yield Finish(stop_reason, _usage(part_of(response, "usage")), opaque)
+        own: dict[str, Any] = {"messages": self._heads()}
+        if stored and (id := text_in(response, "id")):
+            own |= {"id": id, "after": self._after}
+        yield Finish(
+            stop_reason, _usage(part_of(response, "usage")), Opaque(PROVIDER, compact(own))
+        )
 
     def _heads(self) -> list[dict[str, Any]]:
         heads = []

@@ -15,23 +15,35 @@ beginning of one is held back, at most seven characters, so the work is linear i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentloop_nb.errors import ProviderError
-from agentloop_nb.models.base import Decoder, Finish, ModelDelta, TextChunk, ThinkingChunk
+from agentloop_nb.models.base import (
+    CallChunk,
+    CallEnd,
+    CallStart,
+    Decoder,
+    Finish,
+    ModelDelta,
+    OpaqueChunk,
+    TextChunk,
+    ThinkingChunk,
+)
 
 ThinkTags = bool | Literal["open"]
 """Whether tags are looked for; "open" where a reply begins inside of them."""
 
 OPENER, CLOSER = "<think>", "</think>"
 
+_MARK = re.compile(r"[<`~\n]")
 _TOKEN = re.compile(r"</?think>|`+|~+|\n")
 _BEGUN = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z")
 _FENCE = 3  # backticks or tildes at the start of a line (CommonMark 4.5)
 
 Piece = tuple[Literal["text", "thinking"], str]
+_InBlock = TextChunk | ThinkingChunk | OpaqueChunk | CallStart | CallChunk | CallEnd
 
 
 @dataclass(slots=True)
@@ -114,11 +126,21 @@ class _Splitter:
         self._after_closer = False
 
     def feed(self, text: str) -> list[Piece]:
+        if text and not self._held and not self._after_closer and not _MARK.search(text):
+            return self._plain(text)
         text = self._held + text
         begun = _BEGUN.search(text)
         end = begun.start() if begun else len(text)
         self._held = text[end:]
         return self._pieces(text[:end])
+
+    def _plain(self, text: str) -> list[Piece]:
+        """Most deltas: nothing in them that could be a tag, or tell code from prose."""
+        if self._thinking:
+            return [("thinking", text)]
+        self._markdown.prose(text)
+        self._blank = self._blank and not text.strip()
+        return [("text", text)]
 
     def flush(self) -> list[Piece]:
         """What was held back and turned out to be no tag."""
@@ -185,57 +207,59 @@ class _Tagged:
         self._splitters: dict[int, _Splitter] = {}
         self._latest: int | None = None  # the text block that may hold something back
         self._numbers: dict[tuple[int, int], int] = {}
-        self._segments: dict[int, tuple[str, int]] = {}
+        # Of each block: the kind of its latest segment, which one that is, and its own number.
+        self._segments: dict[int, tuple[str, int, int]] = {}
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[ModelDelta]:
         """See `Decoder.feed`."""
-        return self._filtered(self._inner.feed(event))
+        return self._filtered(lambda: self._inner.feed(event))
 
     def close(self) -> Iterator[ModelDelta]:
         """See `Decoder.close`."""
         yield from self._flush()
-        yield from self._filtered(self._inner.close())
+        yield from self._filtered(self._inner.close)
 
-    def _filtered(self, deltas: Iterable[ModelDelta]) -> Iterator[ModelDelta]:
+    def _filtered(self, decode: Callable[[], Iterable[ModelDelta]]) -> Iterator[ModelDelta]:
         try:
-            for delta in deltas:
+            for delta in decode():
                 yield from self._split(delta)
         except ProviderError:
             yield from self._flush()  # an error takes nothing of what came before it
             raise
 
-    def _split(self, delta: ModelDelta) -> Iterator[ModelDelta]:
+    def _split(self, delta: ModelDelta) -> list[ModelDelta]:
         if isinstance(delta, Finish):
-            yield from self._flush()
-            yield delta
-            return
+            return [*self._flush(), delta]
         if delta.block != self._latest:
-            yield from self._flush()
+            return [*self._flush(), *self._of_its_block(delta)]
+        return self._of_its_block(delta)
+
+    def _of_its_block(self, delta: _InBlock) -> list[ModelDelta]:
         if not isinstance(delta, TextChunk):
-            yield replace(delta, block=self._number(delta.block, 0))
-            return
+            return [replace(delta, block=self._number(delta.block, 0))]
         splitter = self._splitters.get(delta.block)
         if splitter is None:
             splitter = self._splitters[delta.block] = _Splitter(self._opened)
             self._opened = False
         self._latest = delta.block
-        yield from self._chunks(delta.block, splitter.feed(delta.text))
+        return self._chunks(delta.block, splitter.feed(delta.text))
 
-    def _flush(self) -> Iterator[ModelDelta]:
+    def _flush(self) -> list[ModelDelta]:
         block, self._latest = self._latest, None
-        if block is not None:
-            yield from self._chunks(block, self._splitters[block].flush())
+        return [] if block is None else self._chunks(block, self._splitters[block].flush())
 
-    def _chunks(self, block: int, pieces: Iterable[Piece]) -> Iterator[ModelDelta]:
+    def _chunks(self, block: int, pieces: Iterable[Piece]) -> list[ModelDelta]:
+        chunks: list[ModelDelta] = []
         for kind, text in pieces:
             held = self._segments.get(block)
-            if held is None:
-                held = (kind, 0)
-            elif held[0] != kind:
-                held = (kind, held[1] + 1)
-            self._segments[block] = held
-            number = self._number(block, held[1])
-            yield TextChunk(number, text) if kind == "text" else ThinkingChunk(number, text)
+            if held is None or held[0] != kind:
+                segment = 0 if held is None else held[1] + 1
+                held = self._segments[block] = (kind, segment, self._number(block, segment))
+            number = held[2]
+            chunks.append(
+                TextChunk(number, text) if kind == "text" else ThinkingChunk(number, text)
+            )
+        return chunks
 
     def _number(self, block: int, segment: int) -> int:
         return self._numbers.setdefault((block, segment), len(self._numbers))

@@ -2,15 +2,17 @@
 
 The SDK does the request (authentication, connections, platform quirks); its response is read as
 bytes, past the typed layer, whose objects would cost most of the time and lose what they do not
-know. One seam of IO, with one place where foreign exceptions become ProviderError.
+know. One seam of IO, with one place where foreign exceptions become ProviderError. Events travel
+in the batches that the network made of them: a step of an async generator for each would cost as
+much as decoding it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
 from agentloop_nb.models.base import Decoder, Finish, ModelDelta
 from agentloop_nb.models.failures import from_exception
@@ -28,55 +30,88 @@ class Response(Protocol):
 
 
 Opened = AbstractAsyncContextManager[Response]
+Batch = list[WireEvent]
+Client = TypeVar("Client")
+
+
+@asynccontextmanager
+async def posted(
+    client: Any, path: str, content: bytes, stream: Any
+) -> AsyncGenerator[Response, None]:
+    """The response to `content`, by an SDK's own way to an endpoint without a method
+    (`client.post`): authentication, headers and errors are the SDK's, and the body goes past its
+    walk over every value in it. `stream` is the SDK's `AsyncStream`. For the SDK's plain client
+    only: those for other platforms rewrite the body."""
+    opened = await client.post(
+        path, content=content, cast_to=object, stream=True, stream_cls=stream[object]
+    )
+    try:
+        yield _Bytes(opened.response)
+    finally:
+        await opened.close()
+
+
+class _Bytes:
+    """The bytes of a response, under the name that the SDKs' own wrappers have for them."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def iter_bytes(self) -> AsyncIterator[bytes]:
+        found: AsyncIterator[bytes] = self._response.aiter_bytes()
+        return found
 
 
 async def deltas(
-    open_response: Callable[[], Opened],
+    connect: Callable[[], Awaitable[Client]],
+    send: Callable[[Client], Opened],
     decoder: Decoder,
     *,
     provider: str,
     limit_s: float | None,
-    secrets: Iterable[str],
+    secrets: Callable[[Client], Iterable[str]],
 ) -> AsyncGenerator[ModelDelta, None]:
-    """The deltas of one request. Raises ProviderError only; closing it closes the connection."""
+    """The deltas of one request. Raises ProviderError only, but for what `connect` raises; closing
+    it closes the connection."""
+    client = await connect()
     try:
         async with (
-            aclosing(_wire_events(open_response)) as events,
-            aclosing(watch(events, limit_s, provider=provider, is_life=_is_life)) as live,
+            aclosing(_batches(lambda: send(client))) as batches,
+            aclosing(watch(batches, limit_s, provider=provider, is_life=_is_life)) as live,
         ):
-            async for event in live:
-                for delta in decoder.feed(event):
-                    yield delta
-                    if isinstance(delta, Finish):
-                        await _drain(events)
-                        return
+            async for batch in live:
+                for event in batch:
+                    for delta in decoder.feed(event):
+                        yield delta
+                        if isinstance(delta, Finish):
+                            await _drain(batches)
+                            return
         for delta in decoder.close():
             yield delta
     except Exception as error:
-        known = from_exception(error, provider, secrets)
+        known = from_exception(error, provider, secrets(client))
         if known is None or known is error:
             raise
         # Without the cause: its text, and what it holds of the request, may carry a key.
         raise known from None
 
 
-async def _wire_events(open_response: Callable[[], Opened]) -> AsyncGenerator[WireEvent, None]:
+async def _batches(send: Callable[[], Opened]) -> AsyncGenerator[Batch, None]:
     stream = EventStream()
-    async with open_response() as response:
+    async with send() as response:
         async for chunk in response.iter_bytes():
-            for event in stream.feed(chunk):
-                yield event
-        for event in stream.close():
-            yield event
+            if batch := stream.feed(chunk):
+                yield batch
+        yield stream.close()
 
 
-async def _drain(events: AsyncIterator[WireEvent]) -> None:
+async def _drain(batches: AsyncIterator[Batch]) -> None:
     """Read a finished answer's body to its end, which lets the connection serve the next round."""
     with suppress(Exception):
         async with asyncio.timeout(DRAIN_S):
-            async for _ in events:
+            async for _ in batches:
                 pass
 
 
-def _is_life(event: WireEvent) -> bool:
-    return event.get("type") not in ("ping", "keepalive")
+def _is_life(batch: Batch) -> bool:
+    return any(event.get("type") not in ("ping", "keepalive") for event in batch)

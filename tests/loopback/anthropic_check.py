@@ -58,6 +58,8 @@ OF_ASSISTANT = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 IN_RESULTS = ("text", "image", "document", "search_result")
 THINKING = ("thinking", "redacted_thinking")
 LEAST_BUDGET = 1024
+MOST_MARKS = 4
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def check_anthropic(body: Json) -> list[Complaint]:
@@ -69,6 +71,7 @@ def check_anthropic(body: Json) -> list[Complaint]:
     shape = list(_shapes(messages))
     if shape:  # pairing can only be read in messages that have their shape
         return found + shape
+    found += _marks(body)
     return [*found, *_pairs(messages), *_order(messages), *_turn(messages, body)]
 
 
@@ -90,11 +93,20 @@ def _top(body: Json) -> Complaints:
             yield from _text(block, f"system.{i}")
     elif not isinstance(system, str):
         yield Complaint("system: Input should be a valid string")
+    effort = (body.get("output_config") or {}).get("effort", "high")
+    if effort not in EFFORTS:
+        yield Complaint(f"output_config.effort: Input should be one of {', '.join(EFFORTS)}")
     yield from _thinking_config(body)
 
 
 def _thinking_config(body: Json) -> Complaints:
     if not _thinks(body):
+        kind = (body.get("thinking") or {"type": "disabled"}).get("type")
+        if kind not in ("adaptive", "disabled"):
+            yield Complaint(
+                f"thinking: Input tag '{kind}' found using 'type' does not match any of the "
+                "expected tags: 'adaptive', 'disabled', 'enabled'"
+            )
         return
     budget = body["thinking"].get("budget_tokens")
     if not is_count(budget, LEAST_BUDGET):
@@ -131,6 +143,29 @@ def _tools(body: Json) -> Complaints:
         yield Complaint("tools: Tool names must be unique.")
     if body.get("tool_choice") and not tools:
         yield Complaint("tool_choice may only be specified while providing tools")
+
+
+def _marks(body: Json) -> Complaints:
+    """build-with-claude/prompt-caching: at most four, none on thinking, none on nothing."""
+    system = body["system"] if isinstance(body.get("system"), list) else []
+    blocks = [*(body.get("tools") or ()), *system, *_all_blocks(body["messages"])]
+    marked = [block for block in blocks if block.get("cache_control")]
+    if len(marked) > MOST_MARKS:
+        yield Complaint(
+            f"A maximum of {MOST_MARKS} blocks with cache_control may be provided. "
+            f"Found {len(marked)}."
+        )
+    for block in marked:
+        if block["cache_control"].get("type") != "ephemeral":
+            yield Complaint("cache_control.type: Input should be 'ephemeral'")
+        if block.get("type") in THINKING:
+            yield Complaint(f"cache_control cannot be set for {block['type']} blocks")
+        if block.get("type") == "text" and not block["text"]:
+            yield Complaint("cache_control cannot be set for empty text blocks")
+
+
+def _all_blocks(messages: list[Json]) -> list[Json]:
+    return [block for message in messages for block in _blocks(message)]
 
 
 # -- the shape of each message

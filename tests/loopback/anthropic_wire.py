@@ -47,6 +47,9 @@ class AnthropicWire:
             return Refusal(400, "anthropic-version: header is required")
         return None
 
+    def expand(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
     def check(self, body: dict[str, Any]) -> list[Complaint]:
         return check_anthropic(body)
 

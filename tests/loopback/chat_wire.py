@@ -28,6 +28,9 @@ class ChatWire:
     def refuse_headers(self, headers: Mapping[str, str], key: str | None) -> Refusal | None:
         return openai_errors.refuse_headers(headers, key)
 
+    def expand(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
     def check(self, body: dict[str, Any]) -> list[Complaint]:
         return check_chat(body)
 

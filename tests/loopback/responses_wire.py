@@ -23,8 +23,29 @@ INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
 
 
 class ResponsesWire:
+    """`stored` holds the items that each response stands for, itself included; where not `stores`
+    the service is one that keeps nothing and does not say so."""
+
     name = "openai"
     path = "/responses"
+
+    def __init__(self, *, stores: bool = True) -> None:
+        self.stores = stores
+        self.stored: dict[str, list[Any]] = {}
+
+    def expand(self, body: dict[str, Any]) -> dict[str, Any] | Refusal:
+        id, new = body.get("previous_response_id"), body.get("input")
+        if id is None or not isinstance(new, list):
+            return body
+        if id not in self.stored:
+            return openai_errors.refusal(
+                Complaint(
+                    f"Previous response with id '{id}' not found.",
+                    "previous_response_id",
+                    "previous_response_not_found",
+                )
+            )
+        return body | {"input": [*self.stored[id], *new]}
 
     def refuse_headers(self, headers: Mapping[str, str], key: str | None) -> Refusal | None:
         return openai_errors.refuse_headers(headers, key)
@@ -39,7 +60,11 @@ class ResponsesWire:
         return openai_errors.error_body(refusal)
 
     def stream(self, reply: Reply, body: dict[str, Any], serial: int) -> Iterator[Out]:
-        return _Stream(reply, body, serial).events()
+        stream = _Stream(reply, body, serial)
+        for out in stream.events():
+            if stream.ended and self.stores and body.get("store", True):
+                self.stored[stream.id] = [*body["input"], *stream.output]
+            yield out
 
 
 class _Stream:
@@ -52,7 +77,9 @@ class _Stream:
         self._summary = bool((body.get("reasoning") or {}).get("summary"))
         self._encrypt = "reasoning.encrypted_content" in (body.get("include") or ())
         self._sequence = 0
-        self._output: list[dict[str, Any]] = []
+        self.id = f"resp_{self._token}"
+        self.output: list[dict[str, Any]] = []
+        self.ended = False
 
     def events(self) -> Iterator[Out]:
         for kind in ("response.created", "response.in_progress"):
@@ -64,6 +91,7 @@ class _Stream:
         response = self._response(status) | {"usage": _usage(self._reply.usage)}
         if reason:
             response["incomplete_details"] = {"reason": reason}
+        self.ended = True
         yield Frame(self._event(f"response.{status}", response=response), last=True)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -77,7 +105,7 @@ class _Stream:
     def _response(self, status: str) -> dict[str, Any]:
         body = self._body
         return {
-            "id": f"resp_{self._token}",
+            "id": self.id,
             "object": "response",
             "created_at": CREATED,
             "status": status,
@@ -86,9 +114,9 @@ class _Stream:
             "instructions": body.get("instructions"),
             "max_output_tokens": body.get("max_output_tokens"),
             "model": body["model"],
-            "output": list(self._output),
+            "output": list(self.output),
             "parallel_tool_calls": True,
-            "previous_response_id": None,
+            "previous_response_id": body.get("previous_response_id"),
             "reasoning": {"effort": None, "summary": None} | (body.get("reasoning") or {}),
             "store": body.get("store", True),
             "temperature": 1.0,
@@ -113,20 +141,20 @@ class _Stream:
                 yield from self._step(part)
 
     def _id(self, prefix: str) -> str:
-        before = self._output[-1] if self._output else {}
+        before = self.output[-1] if self.output else {}
         if before.get("type") == "reasoning" and prefix != "rs":
             return follower_id(prefix, before["id"])
-        return f"{prefix}_{self._token}{len(self._output):02d}"
+        return f"{prefix}_{self._token}{len(self.output):02d}"
 
     def _item(
         self, item: dict[str, Any], inner: Iterator[Out], done: dict[str, Any]
     ) -> Iterator[Out]:
         """An item from its beginning to `done`, with the events inside it."""
-        index = len(self._output)
+        index = len(self.output)
         yield self._frame("response.output_item.added", output_index=index, item=item)
         yield from inner
         yield self._frame("response.output_item.done", output_index=index, item=item | done)
-        self._output.append(item | done)
+        self.output.append(item | done)
 
     def _message(self, say: Say) -> Iterator[Out]:
         item = {
@@ -136,7 +164,7 @@ class _Stream:
             "role": "assistant",
             "content": [],
         }
-        at = {"item_id": item["id"], "output_index": len(self._output), "content_index": 0}
+        at = {"item_id": item["id"], "output_index": len(self.output), "content_index": 0}
         part = {"type": "output_text", "annotations": [], "logprobs": [], "text": text_of(say)}
 
         def inner() -> Iterator[Out]:
@@ -163,7 +191,7 @@ class _Stream:
         yield from self._item(item, self._summary_events(think, item["id"], shown), done)
 
     def _summary_events(self, think: Think, id: str, shown: bool) -> Iterator[Out]:
-        at = {"item_id": id, "output_index": len(self._output), "summary_index": 0}
+        at = {"item_id": id, "output_index": len(self.output), "summary_index": 0}
         kind = "response.reasoning_summary"
         if not shown:
             for piece in think.pieces:
@@ -184,10 +212,10 @@ class _Stream:
             "type": "function_call",
             "status": "in_progress",
             "arguments": "",
-            "call_id": call.id or f"call_{self._token[:20]}{len(self._output):02d}",
+            "call_id": call.id or f"call_{self._token[:20]}{len(self.output):02d}",
             "name": call.name,
         }
-        at = {"item_id": item["id"], "output_index": len(self._output)}
+        at = {"item_id": item["id"], "output_index": len(self.output)}
         kind = "response.function_call_arguments"
 
         def inner() -> Iterator[Out]:

@@ -33,8 +33,6 @@ WAIT_S = 30.0
 BATCH_BYTES = 16_384
 """How much of an unpaced stream goes out at a time."""
 
-WIRES: tuple[Wire, ...] = (AnthropicWire(), ResponsesWire(), ChatWire())
-
 Ended = Literal["complete", "refused", "cut", "gone"]
 
 
@@ -55,8 +53,9 @@ class Loopback:
 
     `script` is a list of answers, one per request in the order they come, or a function of the
     request's body (called on the server's thread). `check` switches the checkers; `key` is the one
-    API key that is let in, None for any. `chunk_bytes` cuts the stream into chunks of so many
-    bytes. `lifetime_s` is when the server stops by itself.
+    API key that is let in, None for any. Where not `stores`, no response is ever found again.
+    `chunk_bytes` cuts the stream into chunks of so many bytes. `lifetime_s` is when the server
+    stops by itself.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class Loopback:
         script: Script = (),
         *,
         check: bool = True,
+        stores: bool = True,
         key: str | None = None,
         lifetime_s: float = LIFETIME_S,
         chunk_bytes: int | None = None,
@@ -71,6 +71,8 @@ class Loopback:
     ) -> None:
         self._next = _player(script)
         self._check = check
+        self._responses = ResponsesWire(stores=stores)
+        self._wires: tuple[Wire, ...] = (AnthropicWire(), self._responses, ChatWire())
         self._key = key
         self._lifetime_s = lifetime_s
         self._chunk_bytes = chunk_bytes
@@ -142,6 +144,10 @@ class Loopback:
     def connections(self) -> int:
         """How many connections were opened."""
         return self._connections
+
+    def forget(self) -> None:
+        """Drop every stored response, as the service does after a month."""
+        self._responses.stored.clear()
 
     def release(self, name: str) -> None:
         """Let every stream on at `hold(name)`, those that come there later too."""
@@ -222,12 +228,12 @@ class Loopback:
         if path.startswith("/loopback/"):
             connection.send_json(200, self._control(method, path))
             return True
-        wire = next((w for w in WIRES if path.split("?")[0].endswith(w.path)), None)
+        wire = next((w for w in self._wires if path.split("?")[0].endswith(w.path)), None)
         if wire is None or method != "POST":
             connection.send_json(404, {"error": {"message": f"nothing at {method} {path}"}})
             return True
         record = Recorded(path, wire.name, headers, {})
-        answer = self._answer(wire, record, raw)
+        answer, whole = self._answer(wire, record, raw)
         with self._changed:
             serial = len(self._requests)
             self._requests.append(record)
@@ -238,7 +244,7 @@ class Loopback:
                 connection.send_json(answer.status, body, answer.headers)
                 record.ended = "refused"
                 return True
-            outs = wire.stream(answer, record.body, serial)
+            outs = wire.stream(answer, whole, serial)
             record.ended = await self._play(connection, outs, answer.pace)
             return record.ended == "complete"
         finally:
@@ -251,9 +257,27 @@ class Loopback:
             self.release(path.removeprefix("/loopback/release/"))
         return [{"path": r.path, "body": r.body, "ended": r.ended} for r in self.requests]
 
-    def _answer(self, wire: Wire, record: Recorded, raw: bytes) -> Answer:
+    def _answer(self, wire: Wire, record: Recorded, raw: bytes) -> tuple[Answer, dict[str, Any]]:
+        """The answer, and the body that it is one to: with what the service holds of the talk."""
         if refused := wire.refuse_headers(record.headers, self._key):
-            return refused
+            return refused, {}
+        if refused := self._read(wire, record, raw):
+            return refused, {}
+        whole = wire.expand(record.body)
+        if isinstance(whole, Refusal):
+            return whole, {}
+        if self._check:
+            record.complaints = wire.check(whole)
+            if record.complaints:
+                return wire.refusal(record.complaints[0]), {}
+        if not whole.get("stream"):
+            return Refusal(501, 'This server only streams: send "stream": true.'), {}
+        try:
+            return self._next(whole), whole
+        except Exception as error:
+            return Refusal(500, f"The script raised {error!r}."), {}
+
+    def _read(self, wire: Wire, record: Recorded, raw: bytes) -> Refusal | None:
         try:
             body = json.loads(raw, parse_constant=_not_json)
             json.dumps(body, ensure_ascii=False).encode()  # a lone surrogate is no text
@@ -264,16 +288,7 @@ class Loopback:
             record.complaints = [Complaint("The request body is not a JSON object.")]
             return wire.refusal(record.complaints[0])
         record.body = body
-        if self._check:
-            record.complaints = wire.check(body)
-            if record.complaints:
-                return wire.refusal(record.complaints[0])
-        if not body.get("stream"):
-            return Refusal(501, 'This server only streams: send "stream": true.')
-        try:
-            return self._next(body)
-        except Exception as error:
-            return Refusal(500, f"The script raised {error!r}.")
+        return None
 
     async def _play(self, connection: Connection, outs: Iterator[Out], pace: float | None) -> Ended:
         player = _Player(connection, pace, self._chunk_bytes)

@@ -34,6 +34,11 @@ class Wire(Protocol):
         """The refusal of a request without what its headers must hold, None where all is well."""
         ...
 
+    def expand(self, body: dict[str, Any]) -> dict[str, Any] | Refusal:
+        """The body with what the service itself holds of the conversation, or what it says where
+        it does not hold it."""
+        ...
+
     def check(self, body: dict[str, Any]) -> list[Complaint]: ...
 
     def refusal(self, complaint: Complaint) -> Refusal:

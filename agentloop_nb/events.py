@@ -12,13 +12,16 @@ from typing import Any, Literal, get_args
 from agentloop_nb.messages import Image, Message, Outcome, StopReason, Usage
 from agentloop_nb.questions import DecidedBy, Decision, Question
 
+UNSTAMPED = -1
+"""The number of an event that no log has taken yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """The envelope. `at` is UTC in ms, for display only; `t` is seconds since the run began, on a
     monotonic clock. `path` holds the call ids of the sub-agents an event came by."""
 
-    seq: int = -1
+    seq: int = UNSTAMPED
     at: int = 0
     t: float = 0.0
     path: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ class EventStream:
             events.append(DONE)
             return
         try:
-            event = json.loads(data)
+            event = _json(data)
         except ValueError:
             seen = data[:120].decode("utf-8", "replace")
             raise ProviderError(
@@ -100,6 +100,18 @@ class EventStream:
             ) from None
         if isinstance(event, dict):
             events.append(event)
+
+
+_raw_decode = json.JSONDecoder().raw_decode
+
+
+def _json(data: bytes) -> object:
+    """What `json.loads` makes of it, less its look for other encodings: an event stream has one."""
+    text = data.decode("utf-8", "surrogatepass").strip()
+    value, end = _raw_decode(text)
+    if end != len(text):
+        raise ValueError("something follows")
+    return value
 
 
 class Halves:

@@ -26,12 +26,26 @@ T = TypeVar("T")
 _ENGINE_BLOCK = 1_000_000
 """The block number of text that the engine writes: above any that a model uses."""
 
+MOST_PAUSES = 8
+"""So often in a row a provider may pause a reply and be asked to go on with it. A pause says that
+its own tools have run for long (https://platform.claude.com/docs/en/api/handling-stop-reasons)."""
+
 _STOP_WORDS: dict[StopReason, str] = {
     "max_tokens": "the reply was cut off at the model's token limit",
-    "pause_turn": "the provider paused the reply",
+    "pause_turn": f"the provider paused the reply more than {MOST_PAUSES} times in a row",
     "refusal": "the model refused to answer",
     "unknown": "the provider gave a reason that is not known here",
 }
+
+
+def goes_on(messages: Sequence[Message]) -> bool:
+    """Whether the last reply was paused by its provider, which is to be asked to go on with it."""
+    pauses = 0
+    for message in reversed(messages):
+        if message.stop_reason != "pause_turn" or message.calls:
+            break
+        pauses += 1
+    return 0 < pauses <= MOST_PAUSES
 
 
 def answer_for(emit: Emit, call: ToolCall, text: str, outcome: Outcome, round: int) -> None:

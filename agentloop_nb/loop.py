@@ -196,6 +196,9 @@ class Loop:
                 return ExitReason.MAX_ROUNDS if self._at_cap() else ExitReason.END_TURN
             if ended := await self._tools(reply):
                 return ended
+            if closing.goes_on(self.state.messages):
+                reply = None
+                continue
             if not reply.calls and not self._said:
                 natural = reply.stop_reason in ("end_turn", "stop_sequence")
                 return ExitReason.END_TURN if natural else ExitReason.NO_TOOL_CALLS

@@ -3,7 +3,8 @@
 Histories break: a kernel dies in mid-call, a person edits a snapshot, a compaction cuts where it
 should not. Repaired, every call has exactly one result, right after the message that asked for it
 and in the order of its calls; no result stands alone; nothing is blank; no two messages of a user
-stand side by side; and no thinking ends a message. Repairing twice is repairing once.
+stand side by side; and no thinking ends a message, but that of a reply which the provider paused
+and goes on with. Repairing twice is repairing once.
 
 Message by message (`Repair`), so that a history that has grown costs only what is new of it.
 """
@@ -11,6 +12,7 @@ Message by message (`Repair`), so that a history that has grown costs only what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from agentloop_nb.messages import (
     Block,
@@ -42,6 +44,7 @@ class Repair:
     def __init__(self, keeps: Keeps = lambda message, block: True) -> None:
         self._keeps = keeps
         self._open: tuple[ToolCall, ...] = ()
+        self._paused: Message | None = None  # not passed on yet: it depends on what comes next
         self._user: list[Block] = []  # not passed on yet: what a person says next joins it
 
     def add(self, message: Message) -> list[Message]:
@@ -49,21 +52,36 @@ class Repair:
         if message.role == "tool":
             return self._answers(message.results)
         settled = self._answers(())
+        paused, self._paused = self._paused, None
         if message.role == "user":
+            if paused is not None:  # nobody goes on with it any more
+                settled += self._spoken(_ended(paused))
             self._user += [
                 b for b in message.blocks if isinstance(b, Text | Image) and not blank(b)
             ]
             return settled
+        if paused is not None:
+            settled += self._spoken(paused)
         reply = self._reply(message)
+        if reply.stop_reason == "pause_turn" and not reply.calls:
+            self._paused = reply
+            return settled
         self._open = reply.calls
-        if reply.blocks:
-            settled += [*self._said(), reply]
-            self._user = []
-        return settled
+        return settled + self._spoken(_ended(reply))
 
     def rest(self) -> list[Message]:
         """What would follow if the history ended here. Changes nothing."""
-        return _results((), self._open) or self._said()
+        if self._open:
+            return _results((), self._open)
+        said = self._said()
+        return [*said, self._paused] if self._paused and self._paused.blocks else said
+
+    def _spoken(self, reply: Message) -> list[Message]:
+        """A reply and what was said before it; nothing where the reply is empty."""
+        if not reply.blocks:
+            return []
+        said, self._user = self._said(), []
+        return [*said, reply]
 
     def _said(self) -> list[Message]:
         return [Message("user", tuple(self._user))] if self._user else []
@@ -74,19 +92,23 @@ class Repair:
         return answered
 
     def _reply(self, message: Message) -> Message:
-        blocks = [
+        blocks = tuple(
             block
             for block in message.blocks
             if isinstance(block, Text | Thinking | ToolCall)
             and not blank(block)
             and self._keeps(message, block)
-        ]
-        # Thinking with nothing after it was cut off from what it led to; nobody takes it alone.
-        while blocks and isinstance(blocks[-1], Thinking):
-            blocks.pop()
-        return Message(
-            "assistant", tuple(blocks), message.provider, message.stop_reason, message.opaque
         )
+        return replace(message, blocks=blocks)
+
+
+def _ended(reply: Message) -> Message:
+    """A reply without what it ends with and cannot end with: thinking with nothing after it was
+    cut off from what it led to, and nobody takes it alone."""
+    blocks = list(reply.blocks)
+    while blocks and isinstance(blocks[-1], Thinking):
+        blocks.pop()
+    return replace(reply, blocks=tuple(blocks))
 
 
 def blank(block: Block) -> bool:

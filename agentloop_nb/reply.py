@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from agentloop_nb.events import (
     AnyEvent,
@@ -18,7 +19,7 @@ from agentloop_nb.events import (
     ToolUseDelta,
     ToolUseStart,
 )
-from agentloop_nb.messages import NO_USAGE, Message, Usage
+from agentloop_nb.messages import NO_USAGE, Message, ToolCall, Usage
 from agentloop_nb.models.assemble import Assembler
 from agentloop_nb.models.base import (
     CallChunk,
@@ -74,7 +75,10 @@ class Reply:
     def _finished(self) -> Message:
         """The whole reply. Where a call was cut, all of its calls count as cut by the limit."""
         message = self._assembler.finish()
-        if self._assembler.cut and message.stop_reason != "refusal":
+        if message.stop_reason == "refusal":  # what a model refused to end is not half done
+            said = tuple(block for block in message.blocks if not isinstance(block, ToolCall))
+            return replace(message, blocks=said)
+        if self._assembler.cut:
             return self._assembler.finish("max_tokens", keep_cut=True)
         return message
 

@@ -237,7 +237,7 @@ class AnthropicConversation(Conversation):
     blocks of a user message."""
 
     def __init__(self) -> None:
-        super().__init__(PROVIDER, id_fits)
+        super().__init__(history.Fitting(PROVIDER, history.Ids(id_fits, history.readable_id)))
 
     def append(self, wire: list[Wire], message: Message) -> None:
         role = "assistant" if message.role == "assistant" else "user"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,27 +58,28 @@ class AnthropicDecoder:
         self._stop_reason: StopReason = "unknown"
         self._finished = False
 
-    def feed(self, event: WireEvent) -> Iterator[ModelDelta]:
+    def feed(self, event: WireEvent) -> Iterable[ModelDelta]:
         """The deltas of one event. Raises ProviderError for an `error` event."""
         if self._finished:
-            return
+            return ()
         match event.get("type"):
+            case "content_block_delta":
+                return self._block_delta(event)
             case "message_start":
                 self._count_tokens(part_of(event.get("message"), "usage"))
             case "content_block_start":
-                yield from self._block_start(event)
-            case "content_block_delta":
-                yield from self._block_delta(event)
+                return self._block_start(event)
             case "content_block_stop":
-                yield from self._block_stop(event)
+                return self._block_stop(event)
             case "message_delta":
-                yield from self._message_delta(event)
+                return self._message_delta(event)
             case "message_stop":
-                yield from self._message_stop()
+                return self._message_stop()
             case "error":
                 raise from_body(part_of(event, "error"), "Anthropic")
             case _:  # pings, and what the API may add
                 pass
+        return ()
 
     def close(self) -> Iterator[ModelDelta]:
         """Nothing is ever left; raises StreamCut where `message_stop` did not come."""
@@ -102,22 +103,23 @@ class AnthropicDecoder:
             case _:
                 pass
 
-    def _block_delta(self, event: WireEvent) -> Iterator[ModelDelta]:
+    def _block_delta(self, event: WireEvent) -> Iterable[ModelDelta]:
         opened = self._open.get(event.get("index"))
         if opened is None:
-            return
+            return ()
         delta = part_of(event, "delta")
         match delta.get("type"):
             case "text_delta":
-                yield from self._text(opened, text_in(delta, "text"))
+                return self._text(opened, text_in(delta, "text"))
             case "thinking_delta":
-                yield from self._thinking(opened, text_in(delta, "thinking"))
+                return self._thinking(opened, text_in(delta, "thinking"))
             case "signature_delta":
                 opened.signature = text_in(delta, "signature")
             case "input_json_delta":
-                yield from self._arguments(opened, text_in(delta, "partial_json"))
+                return self._arguments(opened, text_in(delta, "partial_json"))
             case _:
                 pass
+        return ()
 
     def _block_stop(self, event: WireEvent) -> Iterator[ModelDelta]:
         opened = self._open.pop(event.get("index"), None)
@@ -181,20 +183,22 @@ class AnthropicDecoder:
             if count:
                 self._usage[key] = count
 
-    def _text(self, opened: _Open, text: str) -> Iterator[ModelDelta]:
-        if text := self._halves.whole(opened.block, text):
-            yield TextChunk(opened.block, text)
+    def _text(self, opened: _Open, text: str) -> Iterable[ModelDelta]:
+        text = self._halves.whole(opened.block, text)
+        return (TextChunk(opened.block, text),) if text else ()
 
-    def _thinking(self, opened: _Open, text: str) -> Iterator[ModelDelta]:
-        if text := self._halves.whole(opened.block, text):
-            yield ThinkingChunk(opened.block, text)
+    def _thinking(self, opened: _Open, text: str) -> Iterable[ModelDelta]:
+        text = self._halves.whole(opened.block, text)
+        return (ThinkingChunk(opened.block, text),) if text else ()
 
-    def _arguments(self, opened: _Open, text: str) -> Iterator[ModelDelta]:
+    def _arguments(self, opened: _Open, text: str) -> Iterable[ModelDelta]:
         if not text:
-            return
+            return ()
         opened.pieces.append(text)
-        if opened.kind == "tool_use" and (text := self._halves.whole(opened.block, text)):
-            yield CallChunk(opened.block, text)
+        if opened.kind != "tool_use":
+            return ()
+        text = self._halves.whole(opened.block, text)
+        return (CallChunk(opened.block, text),) if text else ()
 
 
 def _whole(opened: _Open) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from agentloop_nb.messages import Message
-from agentloop_nb.models.history import Fitting, IdFits
+from agentloop_nb.models.history import Fitting
 from agentloop_nb.models.wire import compact
 
 KEPT = 4
@@ -69,8 +69,8 @@ class Payload:
 class Conversation(ABC):
     """One conversation in a provider's shape, each message of it encoded once and kept."""
 
-    def __init__(self, provider: str, id_fits: IdFits) -> None:
-        self._fitting = Fitting(provider, id_fits)
+    def __init__(self, fitting: Fitting) -> None:
+        self._fitting = fitting
         self._messages: tuple[Message, ...] = ()
         self._settled: list[Wire] = []
         self._texts: list[str] = []  # of what is settled, as JSON

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from agentloop_nb.messages import (
@@ -28,19 +28,36 @@ from agentloop_nb.repair import Repair
 NO_OUTPUT = "(no output)"
 """Stands for a result without text: some providers refuse an empty one."""
 
-IdFits = Callable[[str], bool]
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """What a provider's ids of calls look like: which it takes, and the `n`th (from 1) that is
+    made for a call whose own it does not take."""
+
+    fits: Callable[[str], bool]
+    made: Callable[[ToolCall, int], str]
+
+
+def readable_id(call: ToolCall, n: int) -> str:
+    """Our id in the letters that every provider takes. Ours begin anew with each run, so a number
+    tells later ones of the same name apart."""
+    stem = "call_" + re.sub(r"[^A-Za-z0-9]", "_", call.id)[:24]
+    return stem if n == 1 else f"{stem}_{n}"
 
 
 class Fitting:
     """A conversation on its way to `provider`, a message at a time.
 
     Calls and results carry the wire's id in `id`: the provider's own where it made the call and
-    `id_fits` it, else one made from ours; no two calls share one. Adjacent user messages are one.
+    the id fits, else one made from ours; no two calls share one. Adjacent user messages are one.
+    Of thinking only what it signed or sealed goes back to it, or all of its own where
+    `plain_thinking`.
     """
 
-    def __init__(self, provider: str, id_fits: IdFits) -> None:
+    def __init__(self, provider: str, ids: Ids, *, plain_thinking: bool = False) -> None:
         self._provider = provider
-        self._ids = _WireIds(provider, id_fits)
+        self._plain_thinking = plain_thinking
+        self._ids = _WireIds(provider, ids)
         self._repair = Repair(self._readable)
         self._latest: list[str] = []  # the ids of the latest reply's calls
 
@@ -55,8 +72,11 @@ class Fitting:
     def _readable(self, message: Message, block: Block) -> bool:
         if not isinstance(block, Thinking):
             return True
-        made_here = block.opaque is not None and block.opaque.provider == self._provider
-        return made_here and message.provider == self._provider
+        if message.provider != self._provider:
+            return False
+        if block.opaque is None:
+            return self._plain_thinking and bool(block.text.strip())
+        return block.opaque.provider == self._provider
 
     def _fit(self, message: Message) -> Message:
         match message.role:
@@ -94,25 +114,22 @@ class Fitting:
 class _WireIds:
     """Gives each call its id on the wire, in the order of the conversation."""
 
-    def __init__(self, provider: str, fits: IdFits) -> None:
+    def __init__(self, provider: str, ids: Ids) -> None:
         self._provider = provider
-        self._fits = fits
+        self._ids = ids
         self._used: set[str] = set()
         self._last: dict[str, int] = {}
 
     def next_for(self, call: ToolCall, made_by: str) -> str:
         own = call.provider_id
-        if made_by == self._provider and own and self._fits(own) and own not in self._used:
+        if made_by == self._provider and own and self._ids.fits(own) and own not in self._used:
             self._used.add(own)
             return own
-        # Our ids begin anew with each run, so a number tells later ones of the same name apart.
-        stem = "call_" + re.sub(r"[^A-Za-z0-9]", "_", call.id)[:24]
-        n = self._last.get(stem, 1)
-        wire_id = stem
-        while wire_id in self._used:
+        first = self._ids.made(call, 1)
+        n = self._last.get(first, 1)
+        while (wire_id := self._ids.made(call, n)) in self._used:
             n += 1
-            wire_id = f"{stem}_{n}"
-        self._last[stem] = n
+        self._last[first] = n
         self._used.add(wire_id)
         return wire_id
 

@@ -8,11 +8,21 @@ which differ most, are put together in `chat_calls.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentloop_nb.errors import MissingKey, ProviderError, StreamCut, UsageError
-from agentloop_nb.messages import Block, Image, Message, StopReason, Text, ToolResult, Usage
+from agentloop_nb.messages import (
+    Block,
+    Image,
+    Message,
+    StopReason,
+    Text,
+    Thinking,
+    ToolResult,
+    Usage,
+)
 from agentloop_nb.models import history, openai_client
 from agentloop_nb.models.base import (
     Finish,
@@ -22,6 +32,7 @@ from agentloop_nb.models.base import (
     ThinkingChunk,
 )
 from agentloop_nb.models.chat_calls import CallSlots
+from agentloop_nb.models.chat_quirks import Quirk, quirks_of
 from agentloop_nb.models.clients import Clients
 from agentloop_nb.models.conversation import Conversation, Conversations, Payload, Wire
 from agentloop_nb.models.failures import from_body
@@ -48,8 +59,9 @@ class OpenAIChatModel:
     environment variables, say where to send. With a base URL no key is needed. `max_tokens` is
     the longest reply, the server's own limit where None. `think_tags` takes `<think>` tags out of
     the text: on unless False, "open" where the server's template writes the opener
-    (`think_tags.py`). `extra_body` is merged into every request as it is. Raises UsageError where
-    `model` is empty.
+    (`think_tags.py`). `quirks` says what the server wants otherwise, where that is not known by
+    its address or the model's name (`chat_quirks.py`). `extra_body` is merged into every request
+    as it is. Raises UsageError where `model` is empty or a quirk is unknown.
     """
 
     def __init__(
@@ -61,6 +73,7 @@ class OpenAIChatModel:
         api_key: str | None = None,
         max_tokens: int | None = None,
         think_tags: ThinkTags = True,
+        quirks: Collection[Quirk] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if not model:
@@ -73,7 +86,8 @@ class OpenAIChatModel:
         self._think_tags: ThinkTags = think_tags
         self._extra_body = dict(extra_body or {})
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
-        self._conversations = Conversations(ChatConversation)
+        self.quirks = quirks_of(model, self.address, quirks)
+        self._conversations = Conversations(lambda: ChatConversation(self.quirks))
 
     def __repr__(self) -> str:
         return f"OpenAIChatModel({self.model!r})"
@@ -127,8 +141,9 @@ class OpenAIChatModel:
         body: dict[str, Any] = {
             "model": self.model,
             "stream": True,
-            "stream_options": {"include_usage": True},
         }
+        if "no_stream_options" not in self.quirks:
+            body["stream_options"] = {"include_usage": True}
         if request.tools:
             body["tools"] = [
                 {
@@ -142,9 +157,8 @@ class OpenAIChatModel:
                 for t in request.tools
             ]
         if self._max_tokens is not None:
-            # OpenAI's reasoning models refuse the old name; many other servers know no other.
-            name = "max_tokens" if self._base_url else "max_completion_tokens"
-            body[name] = self._max_tokens
+            older = "max_tokens" in self.quirks
+            body["max_tokens" if older else "max_completion_tokens"] = self._max_tokens
         return Payload(body | self._extra_body, "messages", encoded)
 
     def _key(self) -> str | None:
@@ -168,28 +182,47 @@ def _send(client: AsyncOpenAI, payload: Payload) -> Opened:
 # -- encoding
 
 
-def id_fits(call_id: str) -> bool:
-    """Whether a tool call id may go out: OpenAI refuses more than 40 characters."""
-    return 0 < len(call_id) <= 40
+IDS = history.Ids(lambda id: 0 < len(id) <= 40, history.readable_id)  # OpenAI refuses longer ones
+SHORT_IDS = history.Ids(
+    lambda id: re.fullmatch(r"[A-Za-z0-9]{9}", id) is not None, lambda call, n: f"{n:09d}"
+)
+
+RESULTS_READ = "The results are read."
+"""Said for the model where a server lets no user speak right after them."""
 
 
 class ChatConversation(Conversation):
     """The conversation as the API takes it: no two user messages in a row, each call's result
     right after it, images of results in a user message after them all."""
 
-    def __init__(self) -> None:
-        super().__init__(PROVIDER, id_fits)
+    def __init__(self, quirks: Collection[Quirk] = ()) -> None:
+        self._quirks = frozenset(quirks)
+        ids = SHORT_IDS if "short_ids" in self._quirks else IDS
+        thinks = "reasoning_content" in self._quirks
+        super().__init__(history.Fitting(PROVIDER, ids, plain_thinking=thinks))
 
     def append(self, wire: list[Wire], message: Message) -> None:
         match message.role:
             case "user":
-                _add_user(wire, _user(message.blocks))
+                self._add_user(wire, message.blocks)
             case "assistant":
-                _add_assistant(wire, _assistant(message))
+                reply = _assistant(message)
+                if "reasoning_content" in self._quirks:
+                    reply |= _reasoning(message)
+                _add_assistant(wire, reply)
             case "tool":
                 wire.extend(_result(result) for result in message.results)
                 if images := [*_images(message.results)]:
-                    _add_user(wire, _user(images))
+                    self._add_user(wire, images)
+
+    def _add_user(self, wire: list[Wire], blocks: Iterable[Block]) -> None:
+        content = _user(blocks)
+        before = wire[-1]["role"] if wire else ""
+        if before == "user":
+            content = _joined(wire.pop()["content"], content)
+        elif before == "tool" and "no_user_after_tool" in self._quirks:
+            wire.append({"role": "assistant", "content": RESULTS_READ})
+        wire.append({"role": "user", "content": content})
 
 
 def _user(blocks: Iterable[Block]) -> str | list[Wire]:
@@ -197,12 +230,6 @@ def _user(blocks: Iterable[Block]) -> str | list[Wire]:
     if all(isinstance(block, Text) for block in said):
         return history.joined_text(said)
     return [_part(block) for block in said]
-
-
-def _add_user(wire: list[Wire], content: str | list[Wire]) -> None:
-    if wire and wire[-1]["role"] == "user":
-        content = _joined(wire.pop()["content"], content)
-    wire.append({"role": "user", "content": content})
 
 
 def _joined(first: str | list[Wire], then: str | list[Wire]) -> str | list[Wire]:
@@ -235,6 +262,14 @@ def _assistant(message: Message) -> dict[str, Any]:
             for call in message.calls
         ]
     return wire
+
+
+def _reasoning(message: Message) -> Wire:
+    """What was thought before a reply. One with calls has to have some, and not an empty text."""
+    thought = "".join(block.text for block in message.blocks if isinstance(block, Thinking))
+    if not thought and not message.calls:
+        return {}
+    return {"reasoning_content": clean(thought) or " "}
 
 
 def _add_assistant(wire: list[dict[str, Any]], message: dict[str, Any]) -> None:

@@ -259,7 +259,7 @@ class ResponsesConversation(Conversation):
     """The conversation as the API's list of items, each reply's items whole and in their order."""
 
     def __init__(self) -> None:
-        super().__init__(PROVIDER, id_fits)
+        super().__init__(history.Fitting(PROVIDER, history.Ids(id_fits, history.readable_id)))
         self._hash = hashlib.blake2b(digest_size=12)
         self._previous: Previous | None = None
 

@@ -167,6 +167,9 @@ def part_of(mapping: object, key: str) -> WireEvent:
     return value if isinstance(value, dict) else {}
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def compact(value: object) -> str:
     """JSON text without spaces, keys in the order they came."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encode(value)

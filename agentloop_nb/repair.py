@@ -52,29 +52,38 @@ class Repair:
         if message.role == "tool":
             return self._answers(message.results)
         settled = self._answers(())
-        paused, self._paused = self._paused, None
         if message.role == "user":
-            if paused is not None:  # nobody goes on with it any more
-                settled += self._spoken(_ended(paused))
-            self._user += [
-                b for b in message.blocks if isinstance(b, Text | Image) and not blank(b)
-            ]
+            said = [b for b in message.blocks if isinstance(b, Text | Image) and not blank(b)]
+            if said:
+                settled += self._go_on(None)
+                self._user += said
             return settled
-        if paused is not None:
-            settled += self._spoken(paused)
         reply = self._reply(message)
-        if reply.stop_reason == "pause_turn" and not reply.calls:
+        paused = reply.stop_reason == "pause_turn" and not reply.calls
+        reply = reply if paused else _ended(reply)
+        if not reply.blocks:
+            return settled
+        settled += self._go_on(reply)
+        if paused:
             self._paused = reply
             return settled
         self._open = reply.calls
-        return settled + self._spoken(_ended(reply))
+        return settled + self._spoken(reply)
 
     def rest(self) -> list[Message]:
         """What would follow if the history ended here. Changes nothing."""
         if self._open:
             return _results((), self._open)
-        said = self._said()
-        return [*said, self._paused] if self._paused and self._paused.blocks else said
+        return self._said() if self._paused is None else [*self._said(), self._paused]
+
+    def _go_on(self, then: Message | None) -> list[Message]:
+        """A paused reply, now that it is known what follows: only the model itself goes on with
+        it, and anyone else's word ends it."""
+        paused, self._paused = self._paused, None
+        if paused is None:
+            return []
+        goes_on = then is not None and then.provider == paused.provider
+        return self._spoken(paused if goes_on else _ended(paused))
 
     def _spoken(self, reply: Message) -> list[Message]:
         """A reply and what was said before it; nothing where the reply is empty."""

@@ -63,13 +63,17 @@ messages = st.one_of(
         lambda blocks: Message("tool", tuple(blocks))
     ),
     st.builds(
-        lambda thought, said, asked, provider: Message(
-            "assistant", (*thought, *said, *asked), provider
+        lambda thought, said, asked, provider, stop: Message(
+            "assistant",
+            (*said, *thought, *asked) if stop else (*thought, *said, *asked),
+            provider,
+            stop,
         ),
         st.lists(thinking, max_size=2),
         st.lists(st.builds(Text, texts), max_size=2),
         st.lists(calls, max_size=2, unique_by=lambda c: c.id),
         st.sampled_from(PROVIDERS),
+        st.sampled_from([None, None, "end_turn", "pause_turn", "engine"]),
     ),
 )
 histories = st.lists(messages, max_size=7).map(

@@ -43,7 +43,8 @@ def test_nothing_is_blank_or_empty_and_no_user_speaks_twice(history: tuple[Messa
     mended = repair(history)
     assert all(message.blocks for message in mended)
     assert all(block.text.strip() for m in mended for block in m.blocks if isinstance(block, Text))
-    assert not any(isinstance(m.blocks[-1], Thinking) for m in mended)
+    ends = [m for m in mended if isinstance(m.blocks[-1], Thinking)]
+    assert all(m.stop_reason == "pause_turn" for m in ends)
     assert ("user", "user") not in pairwise(m.role for m in mended)
 
 

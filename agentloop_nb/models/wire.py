@@ -28,6 +28,8 @@ class EventStream:
         self._data: list[bytes] = []
         self._after_cr = False
         self._broken: ProviderError | None = None
+        self._other: list[bytes] = []  # lines that are none of an event stream
+        self._any_field = False
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         """The events that are complete with this chunk.
@@ -72,6 +74,8 @@ class EventStream:
             self._field(rest)
         with suppress(ProviderError):
             self._dispatch(events)
+        if self._other and not self._any_field:
+            events.append(_instead(b"\n".join(self._other)))
         return events
 
     def _raise_broken(self) -> None:
@@ -81,6 +85,11 @@ class EventStream:
     def _field(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
+            self._any_field = True
+        elif line.startswith(_OTHER_FIELDS):
+            self._any_field = True
+        elif not self._any_field:
+            self._other.append(line)
 
     def _dispatch(self, events: list[WireEvent]) -> None:
         data, self._data = b"\n".join(self._data), []
@@ -100,6 +109,23 @@ class EventStream:
             ) from None
         if isinstance(event, dict):
             events.append(event)
+
+
+_OTHER_FIELDS = (b"event", b"id", b"retry", b":")
+
+
+def _instead(body: bytes) -> WireEvent:
+    """What came in place of a stream: an object with an error is one, anything else raises."""
+    with suppress(ValueError):
+        found = _json(body)
+        if isinstance(found, dict) and found.get("error"):
+            return {"type": "error", **found}
+    seen = " ".join(body[:200].decode("utf-8", "replace").split())[:120]
+    raise ProviderError(
+        f"The server answered with no stream of events but with {seen!r}. Look at the base URL, "
+        "and for a proxy or a sign-in page in between.",
+        kind="protocol",
+    )
 
 
 _raw_decode = json.JSONDecoder().raw_decode

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import Mapping
 from http import HTTPStatus
+from socket import SO_LINGER, SOL_SOCKET
 
 MOST_HEAD_BYTES = 65_536
 
@@ -64,7 +66,17 @@ class Connection:
                 "transfer-encoding": "chunked",
             },
         )
+        self.listen()
+
+    def listen(self) -> None:
+        """Notice from here on that the client hangs up."""
         self._next_byte = asyncio.create_task(self._reader.read(1))
+
+    def reset(self) -> None:
+        """Tear it down, so that the client gets a reset and no end."""
+        socket = self._writer.get_extra_info("socket")
+        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
 
     async def chunk(self, data: bytes) -> None:
         """A piece of the stream, at the speed of the reader. Raises Gone."""

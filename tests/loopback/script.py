@@ -122,7 +122,22 @@ class Refusal:
     body: Mapping[str, Any] | str | None = None
 
 
-Answer = Reply | Refusal
+@dataclass(frozen=True)
+class Raw:
+    """A stream's bytes as they are, for what no healthy server sends. Each frame is written for
+    itself; steps may stand between them."""
+
+    frames: tuple[bytes | Step, ...]
+
+
+@dataclass(frozen=True)
+class Hang:
+    """No answer, not even its headers; or, where `reset`, the connection is torn down."""
+
+    reset: bool = False
+
+
+Answer = Reply | Refusal | Raw | Hang
 Script = Iterable[Answer] | Callable[[dict[str, Any]], Answer]
 
 
@@ -190,6 +205,21 @@ def reply(
     """A reply of these parts; a plain string is `say` of it."""
     whole = tuple(Say((part,)) if isinstance(part, str) else part for part in parts)
     return Reply(whole, stop, usage or USAGE, pace)
+
+
+def raw(*frames: bytes | Step) -> Raw:
+    """These bytes."""
+    return Raw(frames)
+
+
+def hang() -> Hang:
+    """Nothing, ever."""
+    return Hang()
+
+
+def reset() -> Hang:
+    """A connection that breaks before the first byte."""
+    return Hang(reset=True)
 
 
 def refuse(status: int, message: str = "", **fields: Any) -> Refusal:

@@ -21,7 +21,7 @@ from tests.loopback.chat_wire import ChatWire
 from tests.loopback.checking import Complaint
 from tests.loopback.connection import Connection, Gone
 from tests.loopback.responses_wire import ResponsesWire
-from tests.loopback.script import Answer, Cut, Hold, Pause, Refusal, Reply, Script
+from tests.loopback.script import Answer, Cut, Hang, Hold, Pause, Raw, Refusal, Reply, Script
 from tests.loopback.wire import Frame, Out, Wire
 
 LIFETIME_S = 120.0
@@ -244,6 +244,17 @@ class Loopback:
                 connection.send_json(answer.status, body, answer.headers)
                 record.ended = "refused"
                 return True
+            if isinstance(answer, Hang):
+                if answer.reset:
+                    connection.reset()
+                    record.ended = "cut"
+                    return False
+                connection.listen()
+                await connection.rest_until(asyncio.Event())
+            if isinstance(answer, Raw):
+                record.ended = await self._play(connection, _frames(answer), None)
+                return record.ended == "complete"
+            assert isinstance(answer, Reply)
             outs = wire.stream(answer, whole, serial)
             record.ended = await self._play(connection, outs, answer.pace)
             return record.ended == "complete"
@@ -348,12 +359,22 @@ class _Player:
             await self._connection.chunk(data[start : start + size])
 
 
+def _frames(answer: Raw) -> Iterator[Out]:
+    for frame in answer.frames:
+        if isinstance(frame, bytes):
+            yield Frame(frame)
+        elif isinstance(frame, Pause | Hold | Cut):
+            yield frame
+        else:
+            raise TypeError(f"{frame!r} has no bytes of its own")
+
+
 def _player(script: Script) -> Callable[[dict[str, Any]], Answer]:
     if callable(script):
         return script
     answers = iter(script)
 
-    def following(_: dict[str, Any]) -> Reply | Refusal:
+    def following(_: dict[str, Any]) -> Answer:
         over = Refusal(500, "The script has no more answers: one more request came than it has.")
         return next(answers, over)
 

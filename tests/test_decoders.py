@@ -488,6 +488,15 @@ def test_responses_items_that_come_without_deltas_are_taken_from_their_end() -> 
     assert message.calls[0].input == {"folder": "src"}
 
 
+def test_responses_summaries_that_are_empty_are_no_thinking() -> None:
+    """Seed 553 of the random streams: two of them made a blank line."""
+    empty = {"type": "summary_text", "text": ""}
+    item = {"type": "reasoning", "id": "rs_1", "summary": [empty, empty]}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    deltas = decoded(ResponsesDecoder(), [done, RESPONSES[-1]])
+    assert not [delta for delta in deltas if isinstance(delta, ThinkingChunk)]
+
+
 @pytest.mark.parametrize("status", ["incomplete", "completed"])
 def test_responses_incomplete_is_a_cut_reply_and_its_last_call_has_no_end(status: str) -> None:
     cut = {**CALL, "status": status}

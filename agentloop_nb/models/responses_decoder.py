@@ -192,7 +192,7 @@ class ResponsesDecoder:
     def _reasoning_done(self, block: int, item: _Item, wire: WireEvent) -> Iterator[ModelDelta]:
         shown = [text_in(part, "text") for part in wire.get("summary") or ()]
         shown = shown or [text_in(part, "text") for part in wire.get("content") or ()]
-        if not item.seen and (text := "\n\n".join(shown)):
+        if not item.seen and (text := "\n\n".join(filter(None, shown))):
             yield ThinkingChunk(block, text)
         yield OpaqueChunk(block, Opaque(PROVIDER, compact(wire)))
 

@@ -129,10 +129,12 @@ async def collect(model: Model) -> list[ModelDelta]:
         return [delta async for delta in model.stream(request)]
 
 
-async def until_it_ends(model: Model) -> tuple[list[ModelDelta], Exception | None]:
+async def until_it_ends(
+    model: Model, limit_s: float | None = LIMIT_S
+) -> tuple[list[ModelDelta], Exception | None]:
     """What comes, and what it is raised with."""
     found: list[ModelDelta] = []
-    request = Request("", (user("Hi"),), TOOLS, LIMIT_S)
+    request = Request("", (user("Hi"),), TOOLS, limit_s)
     try:
         async with asyncio.timeout(LIMIT_S):
             async for delta in model.stream(request):

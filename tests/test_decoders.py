@@ -15,7 +15,14 @@ from agentloop_nb.errors import ProviderError, StreamCut
 from agentloop_nb.messages import Message, Opaque, Text, Thinking, ToolCall, Usage
 from agentloop_nb.models.anthropic_decoder import AnthropicDecoder
 from agentloop_nb.models.assemble import Assembler
-from agentloop_nb.models.base import CallEnd, Decoder, Finish, ModelDelta, TextChunk
+from agentloop_nb.models.base import (
+    CallEnd,
+    Decoder,
+    Finish,
+    ModelDelta,
+    TextChunk,
+    ThinkingChunk,
+)
 from agentloop_nb.models.openai_chat import ChatDecoder
 from agentloop_nb.models.responses_decoder import ResponsesDecoder
 from agentloop_nb.models.wire import DONE, EventStream

@@ -16,6 +16,9 @@ from socket import SO_LINGER, SOL_SOCKET
 MOST_HEAD_BYTES = 65_536
 
 
+TLS_HELLO = b"\x16"
+
+
 class Gone(Exception):
     """The client is not there any more."""
 
@@ -33,8 +36,13 @@ class Connection:
     async def request(self) -> Request:
         """The next request: method, path, headers (lower case), body. Raises Gone at the end."""
         try:
-            first = await self._next_byte if self._next_byte else b""
+            first = await (self._next_byte or self._reader.read(1))
             self._next_byte = None
+            if first == TLS_HELLO:
+                self._head(400, {"connection": "close"})  # as a server says that has no TLS
+                raise Gone
+            if not first:
+                raise Gone
             lines = (
                 (first + await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             )

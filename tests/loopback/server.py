@@ -11,7 +11,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, Self
@@ -23,6 +23,7 @@ from tests.loopback.connection import Connection, Gone
 from tests.loopback.responses_wire import ResponsesWire
 from tests.loopback.script import Answer, Cut, Hang, Hold, Pause, Raw, Refusal, Reply, Script
 from tests.loopback.wire import Frame, Out, Wire
+from tests.loopback.wishes import WISHES
 
 LIFETIME_S = 120.0
 """How long a server lives where nobody stops it, in seconds."""
@@ -54,8 +55,8 @@ class Loopback:
     `script` is a list of answers, one per request in the order they come, or a function of the
     request's body (called on the server's thread). `check` switches the checkers; `key` is the one
     API key that is let in, None for any. Where not `stores`, no response is ever found again.
-    `chunk_bytes` cuts the stream into chunks of so many bytes. `lifetime_s` is when the server
-    stops by itself.
+    `wishes` are what is refused beyond the checkers (`wishes.py`). `chunk_bytes` cuts the stream
+    into chunks of so many bytes. `lifetime_s` is when the server stops by itself.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Loopback:
         *,
         check: bool = True,
         stores: bool = True,
+        wishes: Collection[str] = (),
         key: str | None = None,
         lifetime_s: float = LIFETIME_S,
         chunk_bytes: int | None = None,
@@ -71,6 +73,7 @@ class Loopback:
     ) -> None:
         self._next = _player(script)
         self._check = check
+        self._wishes = [WISHES[name] for name in wishes]
         self._responses = ResponsesWire(stores=stores)
         self._wires: tuple[Wire, ...] = (AnthropicWire(), self._responses, ChatWire())
         self._key = key
@@ -279,6 +282,8 @@ class Loopback:
             return whole, {}
         if self._check:
             record.complaints = wire.check(whole)
+            if not record.complaints:
+                record.complaints = [c for wish in self._wishes for c in wish(whole)]
             if record.complaints:
                 return wire.refusal(record.complaints[0]), {}
         if not whole.get("stream"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,8 +45,19 @@ _BEGUN_TAG = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z")  # text, where i
 LIMIT_S = 60.0  # no test comes near it; it only keeps a broken one from hanging
 
 
+_KEPT: deque[Any] = deque(maxlen=20)
+"""The latest models: one that is gone before its loop ends leaves its connections open."""
+
+
 def model_of(provider: str, server: Loopback, **options: Any) -> Any:
-    return ADAPTERS[provider]("model-test", base_url=server.base_url, api_key="test", **options)
+    """The adapter, pointed at this server."""
+    return model_at(provider, server.base_url, **options)
+
+
+def model_at(provider: str, url: str, **options: Any) -> Any:
+    """The adapter, pointed at this address."""
+    _KEPT.append(ADAPTERS[provider]("model-test", base_url=url, api_key="test", **options))
+    return _KEPT[-1]
 
 
 # -- frames

@@ -20,7 +20,7 @@ from agentloop_nb.events import RetryEvent
 from tests.clocks import TestClock
 from tests.loopback import Loopback, cut, fail, hang, hold, raw, refuse, reply, reset, say
 from tests.loopback.script import Answer
-from tests.streams import ADAPTERS, until_it_ends
+from tests.streams import ADAPTERS, model_at, until_it_ends
 from tests.tables import assert_table
 
 SILENCE_S = 0.15
@@ -97,7 +97,7 @@ def meet(fault: str, provider: str) -> Seen:
         resilience.forget()
 
         async def go() -> tuple[Any, int, int, Exception | None]:
-            model = ADAPTERS[provider]("model-test", base_url=address, api_key="test")
+            model = model_at(provider, address)
             limits = Limits(stream_timeout_s=SILENCE_S if "hang" in fault else 30.0)
             run = Agent(model, limits=limits).start("Hi")
             result = await run

@@ -135,8 +135,9 @@ def responses(*events: Event, end: Event | None = None) -> Frames:
 # -- playing them
 
 
-async def collect(model: Model) -> list[ModelDelta]:
-    request = Request("", (user("Hi"),), TOOLS, LIMIT_S)
+async def collect(model: Model, history: Sequence[Message] = (user("Hi"),)) -> list[ModelDelta]:
+    """All the deltas of an answer."""
+    request = Request("", tuple(history), TOOLS, LIMIT_S)
     async with asyncio.timeout(LIMIT_S):
         return [delta async for delta in model.stream(request)]
 

@@ -15,7 +15,16 @@ from agentloop_nb import Agent, Limits, resilience
 from agentloop_nb.closing import MOST_PAUSES
 from agentloop_nb.errors import ProviderError, StreamCut
 from agentloop_nb.events import ToolResultEvent, ToolRunning
-from agentloop_nb.messages import Text, Thinking, Usage
+from agentloop_nb.messages import (
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user,
+)
 from agentloop_nb.run import Run
 from tests.clocks import TestClock
 from tests.loopback import Loopback, cut, raw, reply, say, seal, sign
@@ -343,6 +352,23 @@ def test_redacted_thinking_and_signatures_come_back_byte_for_byte_through_a_snap
                 {"type": "redacted_thinking", "data": sealed},
             ]
             assert [b["type"] for b in content[2:]] == ["tool_use"]
+
+
+@pytest.mark.parametrize("now", ["on", "off"])
+def test_thinking_switched_on_or_off_in_mid_turn_is_taken(now: str) -> None:
+    thought = Thinking(
+        "Hm.", Opaque("anthropic", json.dumps({"type": "thinking", "signature": sign("Hm.")}))
+    )
+    call = ToolCall("c0.0", "f", '{"n": 1}', "toolu_1")
+    reply_before = Message("assistant", (call,) if now == "on" else (thought, call), "anthropic")
+    history = (user("Hi"), reply_before, Message("tool", (ToolResult("c0.0", "f", "1"),)))
+    with Loopback([reply("Done.")]) as server:
+        options = {"thinking_budget": 1024} if now == "on" else {}
+        model = model_of("anthropic", server, **options)
+        deltas = asyncio.run(collect(model, history))
+        assert not server.complaints
+        assert "thinking" not in server.last.body
+    assert assembled(deltas, "anthropic").text == "Done."
 
 
 # -- ends that are no ends

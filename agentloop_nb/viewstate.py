@@ -284,8 +284,16 @@ def _is_void(item: State, attempt: int) -> bool:
 
 
 def _retry(turn: State, event: PageEvent) -> None:
-    text = f"Try {event['attempt']} failed: {event['message']}"
-    _round(turn, event)["items"].append({"kind": "note", "level": "retry", "text": text})
+    items = _round(turn, event)["items"]
+    first = event["attempt"]
+    if items and items[-1].get("level") == "retry":
+        tries, _, message = items[-1]["text"].partition(" failed: ")
+        if message == event["message"]:  # once more the same: one line for all of them
+            first = int(tries.split()[1])
+            items.pop()
+    tries = f"Try {first}" if first == event["attempt"] else f"Tries {first} to {event['attempt']}"
+    text = f"{tries} failed: {event['message']}"
+    items.append({"kind": "note", "level": "retry", "text": text})
     if event["wait_s"] > 0:
         turn["pause"] = {"kind": "retry", "t0": event["t"], "wait_s": event["wait_s"]}
 

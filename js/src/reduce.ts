@@ -384,8 +384,21 @@ function attemptDiscarded(draft: Draft, turn: Turn, event: AttemptDiscarded): vo
 const isVoid = (item: Item, attempt: number): boolean =>
   item.kind === "call" ? isArriving(item) : isText(item) && item.key?.[0] === attempt;
 
+const FAILED = " failed: ";
+
 function retry(draft: Draft, turn: Turn, event: RetryEvent): void {
-  note(draft, turn, event, "retry", `Try ${event.attempt} failed: ${event.message}`);
+  const items = roundItems(draft, turn, event);
+  const last = items.at(-1);
+  let first = event.attempt;
+  if (last?.kind === "note" && last.level === "retry") {
+    const at = last.text.indexOf(FAILED);
+    if (last.text.slice(at + FAILED.length) === event.message) {
+      first = Number(last.text.slice(0, at).split(" ")[1]); // once more the same: one line for all
+      items.pop();
+    }
+  }
+  const tries = first === event.attempt ? `Try ${first}` : `Tries ${first} to ${event.attempt}`;
+  note(draft, turn, event, "retry", `${tries}${FAILED}${event.message}`);
   if (event.wait_s > 0) {
     turn.pause = { kind: "retry", t0: event.t, wait_s: event.wait_s };
   }

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import WIDE, Open
 from tests.lab import Notebook, View
+from tests.loopback import Loopback, refuse
 
 NARROW = {"width": 520, "height": 900}
 LEAST_CONTRAST = 4.5
@@ -186,6 +187,39 @@ def look(notebook: Notebook, view: View, name: str) -> None:
         notebook.shoot(f"{name}-{size}")
         fits(notebook, view)
     assert unreadable(view) == []
+
+
+FAILS = """
+from agentloop_nb import Agent, AnthropicModel
+run = Agent(AnthropicModel("m-1", base_url={url!r}, api_key="test")).start("Say hello.")
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_pause_and_a_final_error_are_readable_and_fit_also_after_a_reload(
+    open_notebook: Open, theme: str
+) -> None:
+    with Loopback([*[refuse(529)] * 5, refuse(401)]) as server:
+        notebook = open_notebook([FAILS.format(url=server.base_url)])
+        notebook.theme(theme)
+        try:
+            notebook.run(0)
+            view = notebook.view(0)
+            expect(view.part("pause")).to_contain_text("One more try in", timeout=30_000)
+            look(notebook, view, f"{theme}-pause")
+            view.button("retry-now").click()
+            view.ended("Failed")
+            look(notebook, view, f"{theme}-error")
+            notebook.page.set_viewport_size(WIDE)
+            notebook.save()
+            notebook.reload()
+            view = notebook.view(0)
+            view.ended("Failed")
+            expect(view.root).to_contain_text("Check the API key")
+            look(notebook, view, f"{theme}-error-reloaded")
+        finally:
+            notebook.page.set_viewport_size(WIDE)
+            notebook.theme("light")
 
 
 def test_a_long_run_keeps_one_rail_and_folds_its_rounds(open_notebook: Open) -> None:

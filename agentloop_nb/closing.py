@@ -17,6 +17,8 @@ from agentloop_nb.events import (
     Warning,
 )
 from agentloop_nb.exits import ExitReason, in_words
+from agentloop_nb.governance.pipeline import Ran
+from agentloop_nb.governance.turn import AgentTurn, Verdict
 from agentloop_nb.messages import Message, Outcome, StopReason, Text, ToolCall, Usage
 from agentloop_nb.transcript import RunState
 
@@ -60,6 +62,28 @@ def answer_for(emit: Emit, call: ToolCall, text: str, outcome: Outcome, round: i
             round=round,
         )
     )
+
+
+def after_tools(
+    emit: Emit, turn: AgentTurn, ran: Ran, reply: Message, round: int
+) -> ExitReason | None:
+    """The exit reason of a run that ends with this round of tools, None where it goes on. Says as
+    the engine what the model has not said."""
+    reason: ExitReason | None = None
+    words = ""
+    if ran.verdict is Verdict.CANCELLED:
+        return ExitReason.USER_CANCEL
+    if ran.terminal is not None:
+        reason, words = ExitReason.END_TURN, ran.terminal.content
+    elif ran.verdict is Verdict.HARD_STOP:
+        undone = [call.name for call in reply.calls]
+        words = sentences.stopped_past_tools(turn.tool_rounds, turn.hard_rounds or 0, undone)
+        reason = ExitReason.MAX_ROUNDS
+    elif turn.has_failed_enough():
+        reason, words = ExitReason.MAX_ERRORS, sentences.stopped_by_errors(turn.failed_in_a_row)
+    if reason is not None:
+        say_as_engine(emit, words, round)
+    return reason
 
 
 def say_as_engine(emit: Emit, text: str, round: int) -> None:

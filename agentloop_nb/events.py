@@ -166,6 +166,21 @@ class Say(Event):
     type: Literal["say"] = "say"
 
 
+GuardKind = Literal[
+    "wrap-up", "hard-stop", "cancelled", "repeated", "declined-repeat", "interaction-budget"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardEvent(Event):
+    """Governance answered these calls in place of their tools: a whole round's (`wrap-up`,
+    `hard-stop`, `cancelled`), or single ones."""
+
+    kind: GuardKind
+    ids: tuple[str, ...]
+    type: Literal["guard"] = "guard"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnd(Event):
     """A round is over, its tools included. `usage` is this round's."""
@@ -261,6 +276,7 @@ AnyEvent = (
     | QuestionEvent
     | AnswerEvent
     | Say
+    | GuardEvent
     | RoundEnd
     | AttemptDiscarded
     | RetryEvent

@@ -28,13 +28,15 @@ from agentloop_nb.events import (
 from agentloop_nb.events import Say as SayEvent
 from agentloop_nb.exits import ExitReason
 from agentloop_nb.governance.approval import ApprovalInterceptor
-from agentloop_nb.governance.chain import Interceptor, RoundView
+from agentloop_nb.governance.chain import Interceptor
 from agentloop_nb.governance.desk import Desk, OnQuestion
-from agentloop_nb.governance.pipeline import Pipeline
+from agentloop_nb.governance.loop_guard import LoopGuard
+from agentloop_nb.governance.pipeline import Pipeline, Ran
+from agentloop_nb.governance.turn import AgentTurn
 from agentloop_nb.inbox import Answer, Inbox, Letter, Report, RetryNow, Say, Stop
 from agentloop_nb.limits import Limits
 from agentloop_nb.log import EventLog
-from agentloop_nb.messages import NO_USAGE, Message, ToolCall, ToolResult
+from agentloop_nb.messages import NO_USAGE, Message, ToolCall
 from agentloop_nb.models.base import Model
 from agentloop_nb.ports import Audience, Checkpoint, NoCheckpoint
 from agentloop_nb.questions import ApprovalItem
@@ -79,12 +81,16 @@ class Loop:
             on_question=setup.on_question,
             wait_s=setup.limits.approval_wait_s,
         )
+        self._turn = AgentTurn(lambda: self._run, setup.limits, setup.inbox.stopping)
         self._pipeline = Pipeline(
             setup.tools,
-            (ApprovalInterceptor(), *setup.interceptors),
+            (LoopGuard(), ApprovalInterceptor(), *setup.interceptors),
             emit=self._emit,
             durable=setup.checkpoint.durable,
             context_for=self._tool_context,
+            ruling=lambda call_id: self._run.ruling(call_id),
+            ask=self._ask,
+            turn=self._turn,
             timeout_s=setup.limits.tool_timeout_s,
             max_chars=setup.limits.tool_result_max_chars,
         )
@@ -232,18 +238,17 @@ class Loop:
 
     async def _tools(self, reply: Message) -> ExitReason | None:
         """Answer the calls of a reply and end its round; an exit reason where one ends the run."""
-        terminal = await self._answer_calls(reply)
+        ran = await self._answer_calls(reply)
         if self._run.open_round:
             stop_reason = reply.stop_reason or "unknown"
             self._emit(
                 RoundEnd(usage=self._asker.usage, stop_reason=stop_reason, round=self._round)
             )
-        if terminal is None:
+        if ran is None:
             return None
-        closing.say_as_engine(self._emit, terminal.content, self._round)
-        return ExitReason.END_TURN
+        return closing.after_tools(self._emit, self._turn, ran, reply, self._round)
 
-    async def _answer_calls(self, reply: Message) -> ToolResult | None:
+    async def _answer_calls(self, reply: Message) -> Ran | None:
         run = self._run
         for call in run.unanswered:
             if call.id in run.running:  # in a kernel that died: never started again on our own
@@ -256,7 +261,7 @@ class Loop:
         if not calls:
             return None
         await self._s.checkpoint.durable()
-        return await self._pipeline.run(calls, self._view())
+        return await self._pipeline.run(calls, self._round)
 
     # -- small things
 
@@ -275,9 +280,6 @@ class Loop:
         self.state = fold(self.state, stamped)
         return stamped
 
-    def _last_reply(self) -> Message:
-        return next(m for m in reversed(self.state.messages) if m.role == "assistant")
-
     def _last_stop(self) -> str:
         replies = [m for m in self.state.messages[self._run.first :] if m.role == "assistant"]
         return (replies[-1].stop_reason or "") if replies else ""
@@ -292,8 +294,5 @@ class Loop:
             stopped=self._s.inbox.stopping.is_set,
         )
 
-    def _view(self) -> RoundView:
-        async def ask(items: Sequence[ApprovalItem]) -> None:
-            await self._desk.ask(f"q{self._s.log.next_seq}", items, self._round)
-
-        return RoundView(self._round, lambda call_id: self._run.ruling(call_id), ask)
+    async def _ask(self, items: Sequence[ApprovalItem]) -> None:
+        await self._desk.ask(f"q{self._s.log.next_seq}", items, self._round)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from agentloop_nb.errors import PromptError, RunCancelled, RunFailed, RunInterrupted, UsageError
 from agentloop_nb.events import AnyEvent, ToolResultEvent
 from agentloop_nb.exits import ExitReason
+from agentloop_nb.governance.counters import count
 from agentloop_nb.inbox import Inbox, Say, Stop
 from agentloop_nb.log import EventLog
 from agentloop_nb.messages import Message, Usage
@@ -84,6 +85,11 @@ class Run:
         self._future: concurrent.futures.Future[Result] = concurrent.futures.Future()
         # Running from the start, so that a cancelled waiter can never cancel the run.
         self._future.set_running_or_notify_cancel()
+
+    @property
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What governance did so far, by name and outcome (`governance/counters.py`)."""
+        return count(self.log.since(0))
 
     # -- waiting
 

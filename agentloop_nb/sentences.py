@@ -51,6 +51,49 @@ def ask_failed(name: str) -> str:
     )
 
 
+def declined_before(name: str) -> str:
+    """The tool, or this very call, was declined earlier in this turn; nobody is asked again."""
+    return (
+        f"This call of {name!r} did not run: it was declined, or left unanswered, earlier in this "
+        f"turn, and the user is not asked again. {_NOT_AGAIN}; go on without it, or end your turn "
+        "and ask the user in your answer."
+    )
+
+
+def deferred(name: str) -> str:
+    """The round has had its dialog; the one sentence that invites to call again."""
+    return (
+        f"This call of {name!r} did not run: it needs the user, who can be asked only once in a "
+        "round, and was asked about something else. If it is still needed, call it again in the "
+        "next round."
+    )
+
+
+def repeated(name: str, times: int) -> str:
+    """The same call came to the same result so many times in a row."""
+    return (
+        f"This call of {name!r} did not run: with these arguments it has already run {times} "
+        f"times, with the same result each time. {_NOT_AGAIN} with these arguments; use the result "
+        "you have, try something else, or answer with what you know."
+    )
+
+
+def wrap_up(name: str) -> str:
+    """Past the soft limit: nothing runs any more."""
+    return (
+        f"This call of {name!r} did not run: the tool budget of this turn is exhausted. Do not "
+        "call any tool again this turn; answer now with what you have, and say what is left undone."
+    )
+
+
+def hard_stop(name: str) -> str:
+    """Past the hard limit: the run ends with this round."""
+    return (
+        f"This call of {name!r} did not run: the tool budget of this turn was exhausted and the "
+        "run was ended. Do not call it again this turn; the user's next message goes on from here."
+    )
+
+
 def cancelled(name: str, *, started: bool) -> str:
     """A call was stopped, alone or with its run, before it began or while it was at work."""
     if started:
@@ -122,4 +165,22 @@ def stopped_at_cap(rounds: int) -> str:
     return (
         f"Stopped after {rounds} rounds, which is the limit of this run, before there was an "
         "answer. A new message goes on from here."
+    )
+
+
+def stopped_past_tools(rounds: int, limit: int, undone: Sequence[str]) -> str:
+    """The engine's own last message past the hard limit. `undone` are the tools still asked for."""
+    names = ", ".join(dict.fromkeys(undone))
+    return (
+        f"Stopped after {rounds} rounds of tools: the limit of this turn is {limit}, and the model "
+        f"went on calling tools after it was told to answer. Not done: {names}. A new message goes "
+        "on from here."
+    )
+
+
+def stopped_by_errors(failed: int) -> str:
+    """The engine's own last message after so many failed calls in a row."""
+    return (
+        f"Stopped after {failed} failed tool calls in a row, which is the limit of this run. The "
+        "last errors are in the results above. A new message goes on from here."
     )

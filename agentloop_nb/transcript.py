@@ -5,7 +5,7 @@ exactly what the loop had, and a resume is a history that ends in an unanswered 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from agentloop_nb.events import (
@@ -26,6 +26,7 @@ from agentloop_nb.events import (
 )
 from agentloop_nb.messages import NO_USAGE, Message, ToolCall, ToolResult, Usage, user
 from agentloop_nb.questions import Approval, DecidedBy
+from agentloop_nb.turnstate import TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class RunState:
     rulings: tuple[Ruling, ...] = ()
     question: Approval | None = None
     usage: Usage = NO_USAGE
+    turn: TurnState = field(default_factory=TurnState)
     tool_rounds: int = 0
     calls_made: int = 0
     calls_failed: int = 0
@@ -135,13 +137,15 @@ def fold(state: SessionState, event: AnyEvent) -> SessionState:
 def _fold_run(run: RunState, event: AnyEvent) -> RunState:
     match event:
         case RoundStart():
-            return replace(run, round=event.round, open_round=True, replied=False)
+            turn = run.turn.round_began()
+            return replace(run, round=event.round, open_round=True, replied=False, turn=turn)
         case ToolRunning():
             return replace(run, running=(*run.running, event.id))
         case Resumed():
-            return replace(run, question=None)  # what is still undecided is asked again
+            # What is still undecided is asked again, in place of the dialog that is gone.
+            return replace(run, question=None, turn=run.turn.round_began())
         case QuestionEvent():
-            return replace(run, question=event.question)
+            return replace(run, question=event.question, turn=run.turn.asked(event.question.id))
         case AnswerEvent():
             return _answer(run, event)
         case RoundEnd():
@@ -185,7 +189,14 @@ def _result(state: SessionState, run: RunState, event: ToolResultEvent) -> Sessi
         event.id, event.name, event.content, event.outcome, event.images, event.display
     )
     failed = event.outcome in ("error", "invalid", "timeout")
-    run = replace(run, results=(*run.results, result), calls_failed=run.calls_failed + int(failed))
+    call = next((call for call in run.calls if call.id == event.id), None)
+    turn = run.turn if call is None else run.turn.answered(call, event.outcome, event.content)
+    run = replace(
+        run,
+        results=(*run.results, result),
+        calls_failed=run.calls_failed + int(failed),
+        turn=turn,
+    )
     if run.unanswered:
         return replace(state, run=run)
     by_id = {r.id: r for r in run.results}
@@ -202,4 +213,9 @@ def _answer(run: RunState, event: AnswerEvent) -> RunState:
         if d.call_id in shown
     )
     question = None if event.closed else run.question
-    return replace(run, rulings=(*run.rulings, *rulings), question=question)
+    turn = run.turn
+    calls = {call.id: call for call in run.calls}
+    for d in event.decisions:
+        if d.call_id in shown and d.call_id in calls and not d.approved:
+            turn = turn.not_approved(calls[d.call_id], event.by, d.reason)
+    return replace(run, rulings=(*run.rulings, *rulings), question=question, turn=turn)

@@ -283,6 +283,18 @@ def _is_void(item: State, attempt: int) -> bool:
     return item["kind"] in ("text", "thinking") and item["key"] and item["key"][0] == attempt
 
 
+_GUARDED = {
+    "wrap-up": "The tool budget is used up. The model was told to answer now.",
+    "hard-stop": "The model went on calling tools past the limit, so the run was ended.",
+}
+"""Of whole rounds; a single call that was guarded says so itself."""
+
+
+def _guard(turn: State, event: PageEvent) -> None:
+    if text := _GUARDED.get(event["kind"]):
+        _round(turn, event)["items"].append({"kind": "note", "level": "warning", "text": text})
+
+
 def _retry(turn: State, event: PageEvent) -> None:
     items = _round(turn, event)["items"]
     first = event["attempt"]
@@ -375,6 +387,7 @@ _FOLDS: dict[str, Callable[[State, PageEvent], None]] = {
     "round_end": _round_end,
     "attempt_discarded": _attempt_discarded,
     "retry": _retry,
+    "guard": _guard,
     "circuit": _circuit,
     "snapshot": _snapshot,
     "warning": _note("warning"),

@@ -22,6 +22,7 @@ WIDTH = 100
 """Of a line, as biome.json has it: the formatter must find nothing to change."""
 
 _ALIASES: dict[str, Any] = {
+    "GuardKind": events.GuardKind,
     "Outcome": messages.Outcome,
     "StopReason": messages.StopReason,
     "DecidedBy": questions.DecidedBy,

@@ -14,12 +14,13 @@ import pytest
 
 from agentloop_nb import Agent, Limits, UsageError, resilience
 from agentloop_nb.closing import MOST_PAUSES
-from agentloop_nb.events import CircuitEvent, RetryEvent
+from agentloop_nb.events import CircuitEvent, QuestionEvent, RetryEvent, ToolRunning
 from agentloop_nb.inbox import RetryNow
 from agentloop_nb.messages import Message, ToolCall, ToolResult, user
 from agentloop_nb.models.anthropic import MAX_TOKENS, AnthropicModel
 from agentloop_nb.models.base import Request
 from agentloop_nb.models.retry_after import LONGEST_S as LONGEST_ASKED_S
+from agentloop_nb.questions import ApprovalItem
 from agentloop_nb.resilience import LONGEST_S, RATE_BASE_S, SHORT_BASE_S
 from agentloop_nb.run import Result, Run
 from tests.clocks import TestClock
@@ -300,3 +301,96 @@ def test_try_now_does_not_wait_for_any_of_it(clock: TestClock) -> None:
     with Loopback([refuse(500), ANSWER]) as server:
         assert asyncio.run(go(server)) == "Hello."
     assert not any(math.isinf(wait) for wait in clock.waits)
+
+
+# -- governance: soft_max_rounds = 16, hard_max_rounds = 18, max_identical_calls = 3,
+# -- interactions_per_round = 1
+
+
+def counted(script: list[Any], tools: list[Any], **options: Any) -> tuple[Result, Run, int]:
+    """A run with tools over these answers, and how many requests the server counted."""
+
+    async def go(server: Loopback) -> Run:
+        run = Agent(model_of("anthropic", server), tools=tools, **options).start("Hi")
+        async with asyncio.timeout(LIMIT_S):
+            await run
+        return run
+
+    with Loopback(script) as server:
+        run = asyncio.run(go(server))
+        assert run.result is not None
+        assert not server.complaints
+        return run.result, run, len(server.requests)
+
+
+def look(n: int) -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "ran", "ends"),
+    [
+        (15, 15, "end_turn"),
+        (16, 16, "end_turn"),
+        (17, 16, "end_turn"),
+        (18, 16, "end_turn"),
+        (19, 16, "max_rounds"),
+        (20, 16, "max_rounds"),
+    ],
+)
+def test_tool_rounds_run_up_to_sixteen_and_end_the_run_in_the_nineteenth(
+    rounds: int, ran: int, ends: str, clock: TestClock
+) -> None:
+    script = [reply(call("look", {"n": n})) for n in range(rounds)]
+    result, run, requests = counted([*script, ANSWER], [look])
+    assert result.exit_reason == ends
+    assert sum(isinstance(event, ToolRunning) for event in run.events) == ran
+    assert requests == min(rounds + 1, 19)
+    guarded = run.counters["chat.tool.loop"]
+    assert guarded.get("wrap-up", 0) == min(max(rounds - 16, 0), 2)
+    assert guarded.get("hard-stop", 0) == (1 if rounds > 18 else 0)
+
+
+@pytest.mark.parametrize(("times", "ran"), [(2, 2), (3, 3), (4, 3)])
+def test_an_identical_call_runs_three_times(times: int, ran: int, clock: TestClock) -> None:
+    script = [reply(call("look", {"n": 1}))] * times
+    result, run, _ = counted([*script, ANSWER], [look])
+    assert result.exit_reason == "end_turn"
+    assert sum(isinstance(event, ToolRunning) for event in run.events) == ran
+    assert run.counters["chat.tool.loop"].get("repeated", 0) == times - ran
+
+
+class AsksFirst:
+    """A user's interceptor that opens so many dialogs before its calls pass on."""
+
+    fail_closed = False
+
+    def __init__(self, dialogs: int) -> None:
+        self.dialogs = dialogs
+        self.opened = 0
+
+    async def claim(self, calls: Any, view: Any) -> dict[str, Any]:
+        for prepared in calls[: self.dialogs]:
+            if view.turn.may_ask():
+                await view.ask([ApprovalItem(prepared.call.id, "look", (), prepared.fingerprint)])
+                self.opened += 1
+        return {}
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_round_opens_as_many_dialogs_as_it_may(wanted: int, most: int, clock: TestClock) -> None:
+    asks = AsksFirst(wanted)
+    script = [reply(*(call("look", {"n": n}) for n in range(3))), ANSWER]
+    result, run, _ = counted(
+        script,
+        [look],
+        interceptors=[asks],
+        on_question=lambda question: True,
+        limits=Limits(interactions_per_round=most),
+    )
+    assert result.exit_reason == "end_turn"
+    asked = sum(isinstance(event, QuestionEvent) for event in run.events)
+    assert asked == asks.opened == min(wanted, most)
+    assert Limits().interactions_per_round == 1

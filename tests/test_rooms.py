@@ -20,7 +20,7 @@ ROOMS: tuple[frozenset[str], ...] = tuple(
         "messages",
         "questions",
         "events",
-        "codec sentences",
+        "codec sentences turnstate",
         "transcript viewstate repair",
         "log",
         "inbox",

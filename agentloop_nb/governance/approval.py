@@ -24,10 +24,14 @@ class ApprovalInterceptor:
     async def claim(self, calls: Sequence[Prepared], view: RoundView) -> Mapping[str, ToolResult]:
         gated = [prepared for prepared in calls if prepared.needs_approval()]
         open_ = [prepared for prepared in gated if _ruled(prepared, view) is None]
-        if open_:
+        put_off: list[Prepared] = []
+        if open_ and view.turn.may_ask():
             await view.ask([_item(prepared) for prepared in open_])
-        verdicts = ((prepared, _ruled(prepared, view)) for prepared in gated)
-        return {
+        elif open_:
+            put_off = open_
+            view.guarded("interaction-budget", [p.call.id for p in put_off])
+        verdicts = ((p, _ruled(p, view)) for p in gated if p not in put_off)
+        return {p.call.id: _deferred(p) for p in put_off} | {
             prepared.call.id: _refusal(prepared, ruling)
             for prepared, ruling in verdicts
             if ruling is None or not ruling.approved
@@ -44,6 +48,11 @@ def _item(prepared: Prepared) -> ApprovalItem:
     return ApprovalItem(
         prepared.call.id, tool.name, prepared.shown, prepared.fingerprint, tool.description
     )
+
+
+def _deferred(prepared: Prepared) -> ToolResult:
+    call = prepared.call
+    return ToolResult(call.id, call.name, sentences.deferred(call.name), "deferred")
 
 
 def _refusal(prepared: Prepared, ruling: Ruling | None) -> ToolResult:

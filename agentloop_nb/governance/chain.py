@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentloop_nb import sentences
+from agentloop_nb.events import GuardKind
+from agentloop_nb.governance.turn import AgentTurn, Verdict
 from agentloop_nb.messages import ToolResult
 from agentloop_nb.questions import ApprovalItem
 from agentloop_nb.tools import Prepared
@@ -19,11 +21,15 @@ from agentloop_nb.transcript import Ruling
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """What an interceptor sees of the run: its round, rulings on calls, and how to ask."""
+    """What an interceptor sees of the run: its round and what it may do, the turn, rulings on
+    calls, how to ask, and how to say that it has guarded some calls."""
 
     round: int
+    verdict: Verdict
+    turn: AgentTurn
     ruling: Callable[[str], Ruling | None]
     ask: Callable[[Sequence[ApprovalItem]], Awaitable[None]]
+    guarded: Callable[[GuardKind, Sequence[str]], None]
 
 
 class Interceptor(Protocol):

@@ -1,4 +1,4 @@
-"""The pipeline of a tool round: shape, chain, execute. Nothing else executes a tool.
+"""The pipeline of a tool round: shape, verdict, chain, execute. Nothing else executes a tool.
 
 Every call of the reply leaves here answered: by an error that the model can read, by an
 interceptor's claim, by a person's Stop, or by its tool. Results keep the model's order in the
@@ -10,26 +10,48 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentloop_nb import sentences
 from agentloop_nb.errors import ToolArgumentsError
-from agentloop_nb.events import AnyEvent, ToolOutput, ToolResultEvent, ToolRunning
+from agentloop_nb.events import (
+    AnyEvent,
+    GuardEvent,
+    GuardKind,
+    ToolOutput,
+    ToolResultEvent,
+    ToolRunning,
+)
 from agentloop_nb.governance.chain import Interceptor, RoundView, run_chain
+from agentloop_nb.governance.loop_guard import by_verdict
+from agentloop_nb.governance.turn import AgentTurn, Verdict
 from agentloop_nb.messages import ToolCall, ToolResult
+from agentloop_nb.questions import ApprovalItem
 from agentloop_nb.tools import Prepared, ToolContext, ToolSet, execute, prepare
 from agentloop_nb.tools.capture import OutputStream
 from agentloop_nb.tools.output import OnOutput
+from agentloop_nb.transcript import Ruling
 
 Emit = Callable[[AnyEvent], AnyEvent]
 _Ran = tuple[Prepared, ToolResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a round: its verdict, and the terminal result where one was produced."""
+
+    verdict: Verdict
+    terminal: ToolResult | None = None
 
 
 class Pipeline:
     """Runs the tools of one round at a time.
 
     `context_for` makes the ToolContext of a call; `durable` returns when all that was emitted is
-    on disk. `running` maps call ids to their tasks, so that one call can be stopped.
+    on disk; `ruling` and `ask` are what the run knows of a person's decisions and how it asks.
+    Without a `turn` there are no bounds. `running` maps call ids to their tasks, so that one call
+    can be stopped.
     """
 
     def __init__(
@@ -40,6 +62,9 @@ class Pipeline:
         emit: Emit,
         durable: Callable[[], Awaitable[None]],
         context_for: Callable[[ToolCall], ToolContext[Any]],
+        ruling: Callable[[str], Ruling | None],
+        ask: Callable[[Sequence[ApprovalItem]], Awaitable[None]],
+        turn: AgentTurn | None = None,
         timeout_s: float | None,
         max_chars: int,
     ) -> None:
@@ -48,23 +73,42 @@ class Pipeline:
         self._emit = emit
         self._durable = durable
         self._context_for = context_for
+        self._ruling = ruling
+        self._ask = ask
+        self._turn = turn or AgentTurn.detached()
         self._timeout_s = timeout_s
         self._max_chars = max_chars
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
         self._stopped: set[str] = set()
 
-    async def run(self, calls: Sequence[ToolCall], view: RoundView) -> ToolResult | None:
-        """Answer every call; returns the terminal result where one was produced."""
-        ready = [p for call in calls if (p := self._shape(call, view.round)) is not None]
-        claimed = await run_chain(self._chain, ready, view)
+    async def run(self, calls: Sequence[ToolCall], round: int) -> Ran:
+        """Answer every call."""
+        ready = [p for call in calls if (p := self._shape(call, round)) is not None]
+        verdict = self._turn.begin_round()
+        if verdict is not Verdict.CONTINUE:
+            self._guarded(round, verdict.value, [call.id for call in calls])
+        claimed = await run_chain(self._chain, ready, self._view(round, verdict))
         for call_id, result in claimed.items():
-            self._answer(result, view.round, ran_s=0.0, call_id=call_id)
-        to_run = [prepared for prepared in ready if prepared.call.id not in claimed]
+            self._answer(result, round, ran_s=0.0, call_id=call_id)
+        left = [prepared for prepared in ready if prepared.call.id not in claimed]
+        if verdict is not Verdict.CONTINUE:  # whatever became of the guard, nothing runs
+            for prepared in left:
+                self._answer(by_verdict(verdict, prepared.call), round, ran_s=0.0)
+            return Ran(verdict)
         results: list[_Ran] = []
-        for segment in _segments(to_run):
-            results += await _all(self._lane(lane, view.round) for lane in _lanes(segment))
+        for segment in _segments(left):
+            results += await _all(self._lane(lane, round) for lane in _lanes(segment))
         ends = [r for p, r in results if p.tool.return_direct and not r.is_error]
-        return ends[0] if ends else None
+        return Ran(verdict, ends[0] if ends else None)
+
+    def _view(self, round: int, verdict: Verdict) -> RoundView:
+        def guarded(kind: GuardKind, ids: Sequence[str]) -> None:
+            self._guarded(round, kind, ids)
+
+        return RoundView(round, verdict, self._turn, self._ruling, self._ask, guarded)
+
+    def _guarded(self, round: int, kind: GuardKind, ids: Sequence[str]) -> None:
+        self._emit(GuardEvent(kind=kind, ids=tuple(ids), round=round))
 
     def stop_call(self, call_id: str) -> bool:
         """Stop one running call; False where no such call runs."""

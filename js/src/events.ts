@@ -8,6 +8,14 @@ export interface UnknownEvent extends Event {
   readonly type: string;
 }
 
+export type GuardKind =
+  | "wrap-up"
+  | "hard-stop"
+  | "cancelled"
+  | "repeated"
+  | "declined-repeat"
+  | "interaction-budget";
+
 export type Outcome =
   | "ok"
   | "error"
@@ -236,6 +244,14 @@ export interface Say extends Event {
   readonly type: "say";
 }
 
+// Governance answered these calls in place of their tools: a whole round's (`wrap-up`,
+// `hard-stop`, `cancelled`), or single ones.
+export interface GuardEvent extends Event {
+  readonly kind: GuardKind;
+  readonly ids: readonly string[];
+  readonly type: "guard";
+}
+
 // A round is over, its tools included. `usage` is this round's.
 export interface RoundEnd extends Event {
   readonly usage: Usage;
@@ -308,6 +324,7 @@ export type KnownEvent =
   | QuestionEvent
   | AnswerEvent
   | Say
+  | GuardEvent
   | RoundEnd
   | AttemptDiscarded
   | RetryEvent

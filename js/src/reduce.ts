@@ -9,6 +9,7 @@ import type {
   DecidedBy,
   Done,
   Event,
+  GuardEvent,
   KnownEvent,
   MessageEvent,
   PageEvent,
@@ -118,6 +119,7 @@ const FOLDS: Folds = {
   round_end: roundEnd,
   attempt_discarded: attemptDiscarded,
   retry,
+  guard,
   circuit,
   snapshot: (_, turn, event) => {
     turn.snapshot = event.file;
@@ -383,6 +385,19 @@ function attemptDiscarded(draft: Draft, turn: Turn, event: AttemptDiscarded): vo
 // Whether a dead attempt left this: a text that is not sealed, a call that never was whole.
 const isVoid = (item: Item, attempt: number): boolean =>
   item.kind === "call" ? isArriving(item) : isText(item) && item.key?.[0] === attempt;
+
+// Of whole rounds; a single call that was guarded says so itself.
+const GUARDED: Partial<Record<GuardEvent["kind"], string>> = {
+  "wrap-up": "The tool budget is used up. The model was told to answer now.",
+  "hard-stop": "The model went on calling tools past the limit, so the run was ended.",
+};
+
+function guard(draft: Draft, turn: Turn, event: GuardEvent): void {
+  const text = GUARDED[event.kind];
+  if (text !== undefined) {
+    note(draft, turn, event, "warning", text);
+  }
+}
 
 const FAILED = " failed: ";
 

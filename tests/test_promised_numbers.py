@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -188,27 +189,40 @@ def moved_loop() -> Iterator[Callable[[Any], Any]]:
 def test_a_stream_may_be_silent_for_three_hundred_seconds(
     silent_s: float, ends: str, place: str, clock: TestClock
 ) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def before_the_headers(body: dict[str, Any]) -> Any:
+        asked.set()
+        answer.wait(LIMIT_S)
+        return ANSWER
+
     async def go(server: Loopback) -> Result:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MovedLoop)
+        began = loop.time()
         run = Agent(model_of("anthropic", server), limits=Limits(max_attempts=1)).start("Hi")
-        await asyncio.to_thread(server.wait_held, "silence")
-        if place == "stream":
+        if place == "headers":
+            assert await asyncio.to_thread(asked.wait, LIMIT_S)
+        else:
             async for event in run:
                 if event.type == "text_delta":
                     break
-        await asyncio.sleep(0)
-        began = loop.time()
-        loop.ahead += silent_s - (loop.time() - began) - (0 if silent_s >= 300 else 0.5)
+        # The silence began after the run did and before now: so it is at most, or at least, this.
+        loop.ahead += silent_s - (loop.time() - began if silent_s < 300 else 0.0)
         if silent_s < 300:
             for _ in range(5):  # what is due fires in the loop's next turns
                 await asyncio.sleep(0)
+            answer.set()
             server.release("silence")
         async with asyncio.timeout_at(loop.time() + LIMIT_S):
-            return await run
+            result = await run
+        answer.set()
+        return result
 
-    first = (hold("silence"), "Hel", "lo") if place == "headers" else ("Hel", hold("silence"), "lo")
-    with Loopback([reply(say(*first))]) as server, moved_loop() as run:
+    script: Any = [reply(say("Hel", hold("silence"), "lo"))]
+    if place == "headers":
+        script = before_the_headers
+    with Loopback(script) as server, moved_loop() as run:
         result = run(go(server))
     assert result.exit_reason == ends
     if ends == "fatal_error":

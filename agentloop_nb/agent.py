@@ -36,12 +36,13 @@ class Agent(Generic[DepsT]):
 
     `model` is `"anthropic:NAME"`, `"openai:NAME"` (Responses), `"openai-chat:NAME"` (Chat
     Completions), `"offline:NAME"`, or a Model. `tools` are functions or what `@tool` made of
-    them. `deps` reaches tools through their ToolContext. `on_question` decides what no page can.
-    `interceptors` may claim calls after the approval. `snapshots` says when a session is saved:
-    at each step of a tool round and at the end, or only by `run.snapshot()`. `folder` is where,
-    by default beside the notebook. `loop="thread"` puts runs on an event loop in a thread of its
-    own (the one `run_sync` always uses): they go on while cells block, and `start` works in a
-    script too; async tools then run on that loop. The default, `"kernel"`, is the running loop.
+    them; those in `pool` are not told to the model and run when it names one. `deps` reaches
+    tools through their ToolContext. `on_question` decides what no page can. `interceptors` may
+    claim calls after the approval. `snapshots` says when a session is saved: at each step of a
+    tool round and at the end, or only by `run.snapshot()`. `folder` is where, by default beside
+    the notebook. `loop="thread"` puts runs on an event loop in a thread of its own (the one
+    `run_sync` always uses): they go on while cells block, and `start` works in a script too;
+    async tools then run on that loop. The default, `"kernel"`, is the running loop.
 
     Raises UsageError (ModelNotFound, ToolDefinitionError) for what cannot work.
     """
@@ -52,6 +53,7 @@ class Agent(Generic[DepsT]):
         *,
         instructions: str = "",
         tools: Sequence[Tool[..., Any] | Callable[..., Any]] = (),
+        pool: Sequence[Tool[..., Any] | Callable[..., Any]] = (),
         limits: Limits | None = None,
         snapshots: Snapshots = "every_tool_round",
         deps: DepsT | None = None,
@@ -71,7 +73,7 @@ class Agent(Generic[DepsT]):
             raise UsageError("on_question= takes a function of a question, or nothing.")
         self.model = resolve(model)
         self.instructions = instructions
-        self.tools = ToolSet(tools)
+        self.tools = ToolSet(tools, pool)
         self.limits = limits if limits is not None else Limits()
         self.snapshots: Snapshots = snapshots
         self.loop: WhichLoop = loop

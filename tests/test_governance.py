@@ -617,3 +617,103 @@ def test_a_history_may_hold_a_guarded_call(own_folder: Path) -> None:
         return (await other.session(run.session_id).run("And?")).text
 
     assert asyncio.run(main()) == "Yes."
+
+
+# -- the pool, and a round of everything
+
+
+def test_a_tool_of_the_pool_is_not_told_and_runs_when_it_is_named() -> None:
+    seen: list[Request] = []
+
+    def script(request: Request) -> Any:
+        seen.append(request)
+        return [Reply(calls=[Call("poll")]), Reply(calls=[Call("pol")]), "Done."][len(seen) - 1]
+
+    async def main() -> Events:
+        run = Agent(OfflineModel(script), tools=[look], pool=[poll]).start("Go.")
+        await run
+        return list(run.events)
+
+    events = asyncio.run(main())
+    assert [spec.name for spec in seen[0].tools] == ["look"]
+    first, second = of(events, ToolResultEvent)
+    assert (first.outcome, second.outcome) == ("ok", "invalid")
+    assert "Did you mean 'poll'?" in second.content
+    assert "look, poll" in second.content
+
+
+def test_a_round_of_everything_is_answered_in_the_models_order_with_one_dialog() -> None:
+    """An unknown name, a bad argument, a repeat, a declined tool, two gated and two plain calls."""
+    before = [
+        Reply(calls=[Call("look", path="same")] * 3),
+        Reply(calls=[Call("drop", path="x")]),
+    ]
+    names = ["no_such", "look", "look", "drop", "delete", "delete", "look", "poll"]
+    arguments: list[dict[str, Any]] = [
+        {},
+        {"paths": 1},
+        {"path": "same"},
+        {"path": "y"},
+        {"path": "one"},
+        {"path": "two"},
+        {"path": "other"},
+        {},
+    ]
+    everything = [Call(n, **a) for n, a in zip(names, arguments, strict=True)]
+
+    @tool(approval="required")
+    def drop(path: str) -> str:
+        """Drop a file."""
+        return f"dropped {path}"
+
+    async def main() -> tuple[Events, Any]:
+        script = [*before, Reply(calls=everything), "Done."]
+        r = rig(OfflineModel(script), [look, poll, delete, drop], audience=Page())
+        run = asyncio.create_task(r.start())
+        async for event in r.log.follow():
+            if isinstance(event, QuestionEvent):
+                first = event.round == 1
+                answer_with(r, *([False] if first else [True, False]))(event)
+        return await run, r.loop.state
+
+    events, state = asyncio.run(main())
+    results = next(m for m in reversed(state.messages) if m.role == "tool").results
+    assert [(r.name, r.outcome) for r in results] == [
+        ("no_such", "invalid"),
+        ("look", "invalid"),
+        ("look", "guarded"),
+        ("drop", "guarded"),
+        ("delete", "ok"),
+        ("delete", "declined"),
+        ("look", "ok"),
+        ("poll", "ok"),
+    ]
+    assert [e.round for e in of(events, QuestionEvent)] == [1, 2]
+    assert count(events) == {
+        "chat.tool.loop": {"repeated": 1, "declined-repeat": 1},
+        "mcp.hitl.decision": {"declined": 2, "approved": 1},
+    }
+
+
+@pytest.mark.parametrize("breaks", ["LoopGuard", "ApprovalInterceptor", "Raises"])
+def test_each_interceptor_may_break_and_only_the_approval_fails_closed(breaks: str) -> None:
+    class Breaks(Raises):
+        fail_closed = breaks == "ApprovalInterceptor"
+
+    async def main() -> Events:
+        script = [Reply(calls=[Call("delete", path="x"), Call("look")]), "Done."]
+        r = rig(OfflineModel(script), [look, delete], audience=Page(), interceptors=[Raises()])
+        chain = r.loop._pipeline._chain
+        r.loop._pipeline._chain = tuple(
+            Breaks() if type(each).__name__ == breaks else each for each in chain
+        )
+        run = asyncio.create_task(r.start())
+        async for event in r.log.follow():
+            if isinstance(event, QuestionEvent):
+                answer_with(r, True)(event)
+        return await run
+
+    events = asyncio.run(main())
+    closed = breaks == "ApprovalInterceptor"
+    assert outcomes(events, "delete") == (["unanswered"] if closed else ["ok"])
+    assert outcomes(events, "look") == (["unanswered"] if closed else ["ok"])

@@ -124,7 +124,7 @@ class Pipeline:
         tool = self._tools.find(call.name)
         if tool is None:
             text = sentences.unknown_tool(
-                call.name, self._tools.names, self._tools.nearest(call.name)
+                call.name, self._tools.all_names, self._tools.nearest(call.name)
             )
         else:
             try:

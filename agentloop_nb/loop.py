@@ -40,7 +40,7 @@ from agentloop_nb.messages import NO_USAGE, Message, ToolCall
 from agentloop_nb.models.base import Model
 from agentloop_nb.ports import Audience, Checkpoint, NoCheckpoint
 from agentloop_nb.questions import ApprovalItem
-from agentloop_nb.tools import ToolContext, ToolSet
+from agentloop_nb.tools import Keep, ToolContext, ToolSet
 from agentloop_nb.transcript import RunState, SessionState, fold
 
 _CLOSING_S = 2.0
@@ -62,6 +62,7 @@ class Setup:
     interceptors: Sequence[Interceptor] = ()
     on_question: OnQuestion | None = None
     audience: Audience | None = None
+    keep: Keep | None = None
     checkpoint: Checkpoint = field(default_factory=NoCheckpoint)
 
 
@@ -93,6 +94,7 @@ class Loop:
             turn=self._turn,
             timeout_s=setup.limits.tool_timeout_s,
             max_chars=setup.limits.tool_result_max_chars,
+            keep=setup.keep,
         )
 
     async def start(self, prompt: str, session_id: str, run_id: str) -> None:
@@ -240,10 +242,8 @@ class Loop:
         """Answer the calls of a reply and end its round; an exit reason where one ends the run."""
         ran = await self._answer_calls(reply)
         if self._run.open_round:
-            stop_reason = reply.stop_reason or "unknown"
-            self._emit(
-                RoundEnd(usage=self._asker.usage, stop_reason=stop_reason, round=self._round)
-            )
+            usage, why = self._asker.usage, reply.stop_reason or "unknown"
+            self._emit(RoundEnd(usage=usage, stop_reason=why, round=self._round))
         if ran is None:
             return None
         return closing.after_tools(self._emit, self._turn, ran, reply, self._round)

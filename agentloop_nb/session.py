@@ -217,6 +217,7 @@ class Session:
             interceptors=agent.interceptors,
             on_question=agent.on_question,
             audience=run.audience,
+            keep=run.files.keep_result if agent.snapshots != "manual" else None,
             checkpoint=saver,
         )
 

@@ -8,6 +8,7 @@ newline: one cut by a crash is dropped, and what it told is not yet true.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -59,6 +60,20 @@ class SessionFiles:
         self.journal = folder / f"{session_id}.jsonl"
         self.snapshot = folder / f"{session_id}.json"
         self._lock: BinaryIO | None = None
+
+    def keep_result(self, text: str) -> str:
+        """Put a long result of a tool into `results/`, by its content, and say where it lies:
+        from the working directory, where it is below that. Raises OSError."""
+        name = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
+        path = self.folder / "results" / f"{name}.txt"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            half = path.with_suffix(f".{os.getpid()}.tmp")
+            half.write_text(text, "utf-8", "replace")
+            half.replace(path)
+        with suppress(ValueError):
+            return str(path.relative_to(Path.cwd()))
+        return str(path)
 
     # -- reading
 

@@ -35,6 +35,7 @@ from agentloop_nb.messages import ToolCall, ToolResult
 from agentloop_nb.models.anthropic import AnthropicModel
 from agentloop_nb.models.base import Request
 from agentloop_nb.questions import ApprovalItem
+from agentloop_nb.snapshot import SessionFiles
 from agentloop_nb.tools import Prepared, ToolContext, ToolSet
 from agentloop_nb.transcript import RunState, SessionState, fold, fold_all
 from agentloop_nb.turnstate import call_key
@@ -717,3 +718,52 @@ def test_each_interceptor_may_break_and_only_the_approval_fails_closed(breaks: s
     closed = breaks == "ApprovalInterceptor"
     assert outcomes(events, "delete") == (["unanswered"] if closed else ["ok"])
     assert outcomes(events, "look") == (["unanswered"] if closed else ["ok"])
+
+
+# -- long results
+
+
+@tool
+def long(chars: int) -> str:
+    """Return so many characters."""
+    return "".join(chr(97 + n % 26) for n in range(chars))
+
+
+@pytest.mark.parametrize("off", [-1, 0, 1])
+def test_a_result_over_the_limit_is_cut_and_the_whole_of_it_can_be_read(
+    off: int, own_folder: Path
+) -> None:
+    most = Limits().tool_result_max_chars
+    script = [Reply(calls=[Call("long", chars=most + off)]), "Done."]
+    agent = Agent(OfflineModel(script), tools=[long], folder=own_folder)
+    result = agent.run_sync("Go.")
+    (sent,) = next(m for m in result.messages if m.role == "tool").results
+    kept = list((own_folder / "results").glob("*")) if (own_folder / "results").exists() else []
+    if off <= 0:
+        assert (len(sent.content), kept) == (most + off, [])
+        return
+    assert len(sent.content) <= most
+    assert "characters are missing here; the whole text is in " in sent.content
+    place = Path(sent.content.partition("the whole text is in ")[2].partition(" …]")[0])
+    assert [place.resolve()] == [path.resolve() for path in kept]
+    assert len(place.read_text("utf-8")) == most + 1
+
+
+@pytest.mark.parametrize("how", ["manual", "full disk"])
+def test_a_long_result_that_is_not_kept_is_cut_all_the_same(
+    how: str, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "full disk":
+
+        def full(self: Any, text: str) -> str:
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr(SessionFiles, "keep_result", full)
+    script = [Reply(calls=[Call("long", chars=13_000)]), "Done."]
+    snapshots: Any = "manual" if how == "manual" else "every_tool_round"
+    agent = Agent(OfflineModel(script), tools=[long], folder=own_folder, snapshots=snapshots)
+    result = agent.run_sync("Go.")
+    (sent,) = next(m for m in result.messages if m.role == "tool").results
+    assert len(sent.content) <= 12_000
+    assert "characters are missing here …]" in sent.content
+    assert not (own_folder / "results").exists()

@@ -28,7 +28,7 @@ from agentloop_nb.governance.loop_guard import by_verdict
 from agentloop_nb.governance.turn import AgentTurn, Verdict
 from agentloop_nb.messages import ToolCall, ToolResult
 from agentloop_nb.questions import ApprovalItem
-from agentloop_nb.tools import Prepared, ToolContext, ToolSet, execute, prepare
+from agentloop_nb.tools import Keep, Prepared, ToolContext, ToolSet, execute, prepare
 from agentloop_nb.tools.capture import OutputStream
 from agentloop_nb.tools.output import OnOutput
 from agentloop_nb.transcript import Ruling
@@ -49,9 +49,9 @@ class Pipeline:
     """Runs the tools of one round at a time.
 
     `context_for` makes the ToolContext of a call; `durable` returns when all that was emitted is
-    on disk; `ruling` and `ask` are what the run knows of a person's decisions and how it asks.
-    Without a `turn` there are no bounds. `running` maps call ids to their tasks, so that one call
-    can be stopped.
+    on disk; `keep` puts a long result away; `ruling` and `ask` are what the run knows of a
+    person's decisions and how it asks. Without a `turn` there are no bounds. `running` maps call
+    ids to their tasks, so that one call can be stopped.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Pipeline:
         turn: AgentTurn | None = None,
         timeout_s: float | None,
         max_chars: int,
+        keep: Keep | None = None,
     ) -> None:
         self._tools = tools
         self._chain = chain
@@ -78,6 +79,7 @@ class Pipeline:
         self._turn = turn or AgentTurn.detached()
         self._timeout_s = timeout_s
         self._max_chars = max_chars
+        self._keep = keep
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
         self._stopped: set[str] = set()
 
@@ -148,6 +150,7 @@ class Pipeline:
             self._context_for(call),
             timeout_s=self._timeout_s,
             max_chars=self._max_chars,
+            keep=self._keep,
             on_output=self._speaker(call, round),
         )
         task = self._running[call.id] = asyncio.ensure_future(work)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from agentloop_nb import sentences
@@ -27,6 +27,9 @@ from agentloop_nb.tools.tool import Tool
 
 T = TypeVar("T")
 
+Keep = Callable[[str], str]
+"""Puts a text away and says where it lies. May block, and raise OSError."""
+
 UNWIND_S = 0.1
 """Longest wait for a cancelled async tool to run its `finally` blocks."""
 
@@ -38,11 +41,13 @@ async def execute(
     timeout_s: float | None,
     on_output: OnOutput,
     max_chars: int | None = None,
+    keep: Keep | None = None,
 ) -> ToolResult:
     """Run a call and return its result, an error result included.
 
     `timeout_s` (seconds, None for none) holds where the tool sets none of its own. A result longer
-    than `max_chars` is cut in the middle, with a word about how much is missing. `on_output`
+    than `max_chars` is cut in the middle, with a word about how much is missing and where `keep`
+    has put the whole. `on_output`
     gets what the tool prints and its progress, on this loop, before this returns. Raises nothing
     of the tool's; a cancellation of the caller ends the wait at once and goes on.
     """
@@ -67,9 +72,23 @@ async def execute(
         return ToolResult(call.id, call.name, text, "timeout")
     output.close()
     made = _result_of(job)
-    content = limit(made.content, max_chars)
+    content = await _fitted(made.content, max_chars, keep)
     display = None if made.display is None else limit(made.display, max_chars)
     return ToolResult(call.id, call.name, content, made.outcome, made.images, display)
+
+
+async def _fitted(text: str, max_chars: int | None, keep: Keep | None) -> str:
+    """`text`, or as much of it as a model may get, with where the whole of it was put."""
+    if keep is None or max_chars is None or len(text) <= max_chars:
+        return limit(text, max_chars)
+
+    def put_away() -> str:
+        try:
+            return keep(text)
+        except OSError:  # a full disk takes nothing from the result that can be sent
+            return ""
+
+    return limit(text, max_chars, await on_thread("results", put_away))
 
 
 def _enter(context: ToolContext[Any], output: CallOutput) -> None:

@@ -78,20 +78,24 @@ def failure(error: BaseException) -> Normalised:
     return Normalised(told_to_model(error), display=told_to_person(error), outcome="error")
 
 
-def limit(text: str, max_chars: int | None) -> str:
-    """`text` in at most `max_chars` characters: its head and tail, and how many are missing."""
+def limit(text: str, max_chars: int | None, place: str = "") -> str:
+    """`text` in at most `max_chars` characters: its head and tail, how many are missing, and
+    where all of it lies."""
     if max_chars is None or len(text) <= max_chars:
         return text
-    room = max_chars - len(_marker(len(text)))
+    room = max_chars - len(_marker(len(text), place))
+    if room <= 0 and place:
+        return limit(text, max_chars)
     if room <= 0:
         return text[:max_chars]
     tail = room // 3
     head = room - tail
-    return text[:head] + _marker(len(text) - room) + (text[-tail:] if tail else "")
+    return text[:head] + _marker(len(text) - room, place) + (text[-tail:] if tail else "")
 
 
-def _marker(missing: int) -> str:
-    return f"\n[… {missing} characters are missing here …]\n"
+def _marker(missing: int, place: str) -> str:
+    where = f"; the whole text is in {place}" if place else ""
+    return f"\n[… {missing} characters are missing here{where} …]\n"
 
 
 class _Walk:

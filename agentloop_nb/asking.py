@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 from agentloop_nb import resilience
 from agentloop_nb.errors import CircuitOpen, ProviderError
@@ -100,37 +101,38 @@ class Asker:
                 attempt=attempt, kind=error.kind, message=error.what, wait_s=seconds, round=round
             )
         )
-        if seconds > 0:
-            await self._wait(seconds)
+        if seconds > 0:  # what other runs hear of the provider ends no pause of this one
+            async with self._waiting() as bell:
+                await resilience.clock.wait(bell, seconds)
 
     async def _enter(self, round: int) -> Permit:
         """Wait for the breaker to let this run send."""
         before = self._breaker.failed_probes
         told = False
         while True:
-            answer = self._breaker.enter(resilience.clock.now())
-            if isinstance(answer, Permit):
-                if answer is Permit.PROBE:
-                    self._emit(CircuitEvent(state="probe", round=round))
-                elif told:
-                    self._emit(CircuitEvent(state="closed", round=round))
-                return answer
-            if self._breaker.failed_probes != before:
-                raise CircuitOpen(self._breaker.failures, None)
-            if not told:
-                seconds = None if math.isinf(answer) else round_up(answer)
-                self._emit(CircuitEvent(state="open", wait_s=seconds, round=round))
-                told = True
-            await self._wait(answer)
+            async with self._waiting() as bell:
+                self._breaker.listen(bell)  # before the look: what rings between is not missed
+                answer = self._breaker.enter(resilience.clock.now())
+                if isinstance(answer, Permit):
+                    if answer is Permit.PROBE:
+                        self._emit(CircuitEvent(state="probe", round=round))
+                    elif told:
+                        self._emit(CircuitEvent(state="closed", round=round))
+                    return answer
+                if self._breaker.failed_probes != before:
+                    raise CircuitOpen(self._breaker.failures, None)
+                if not told:
+                    seconds = None if math.isinf(answer) else round_up(answer)
+                    self._emit(CircuitEvent(state="open", wait_s=seconds, round=round))
+                    told = True
+                await resilience.clock.wait(bell, answer)
 
-    async def _wait(self, seconds: float) -> None:
+    @asynccontextmanager
+    async def _waiting(self) -> AsyncGenerator[Bell]:
+        """A bell that "try now" rings while this lasts."""
         bell = self._bell = Bell(asyncio.get_running_loop())
-        self._breaker.listen(bell)
         try:
-            # What rang between the last look and the listening is not missed.
-            if math.isinf(seconds) and not self._breaker.is_open:
-                return
-            await resilience.clock.wait(bell, seconds)
+            yield bell
         finally:
             self._breaker.leave(bell)
             self._bell = None

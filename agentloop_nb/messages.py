@@ -74,6 +74,25 @@ class Image:
     type: Literal["image"] = "image"
 
 
+DEEPEST = 100
+"""Levels of nesting that arguments are shown and stored with; the journal's writer ends at 255."""
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Whether a JSON value has more levels than these."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            inner
+            for each in layer
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not layer:
+            return False
+    return any(isinstance(each, dict | list) for each in layer)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call the model asked for.
@@ -91,12 +110,13 @@ class ToolCall:
 
     @property
     def input(self) -> dict[str, Any] | str:
-        """The arguments as a dict, or the text itself where it is no JSON object."""
+        """The arguments as a dict, or the text itself where it is no JSON object, or one that is
+        nested deeper than anything that is meant."""
         try:
             value = json.loads(self.arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self.arguments
-        return value if isinstance(value, dict) else self.arguments
+        return value if isinstance(value, dict) and not _deeper(value, DEEPEST) else self.arguments
 
 
 @dataclass(frozen=True, slots=True)

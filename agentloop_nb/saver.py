@@ -101,7 +101,12 @@ class Saver:
                 return
             except OSError as error:
                 if not tries_left:
-                    self._report_failure(error)
+                    advice = f"Free the place or make {self._files.folder} writable."
+                    self._report_failure(f"{error}", advice)
+            except Exception as error:  # what no disk mends; whoever waits must not wait for ever
+                advice = "This is a fault of agentloop_nb; report it with these words."
+                self._report_failure(f"{type(error).__name__}: {error}", advice)
+                return
             threading.Event().wait(_PAUSE_S)
 
     def _save(self) -> None:
@@ -139,13 +144,13 @@ class Saver:
                 with suppress(RuntimeError):  # its loop has closed
                     loop.call_soon_threadsafe(_settle, saved)
 
-    def _report_failure(self, error: OSError) -> None:
+    def _report_failure(self, what: str, advice: str) -> None:
         if not self._told_failure:
             self._told_failure = True
             self._inbox.post(
                 Report(
-                    f"This run is not being saved: {error}. It goes on, but a crash would lose it. "
-                    f"Free the place or make {self._files.folder} writable."
+                    f"This run is not being saved: {what}. It goes on, but a crash would lose it. "
+                    f"{advice}"
                 )
             )
 

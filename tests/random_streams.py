@@ -295,7 +295,7 @@ def _responses(w: _Writer) -> None:
         if last_is_call:
             stream.calls.pop()
     stream.stop = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}.get(end, "")
-    stream.stop = stream.stop or ("tool_use" if called else "refusal" if refused else "end_turn")
+    stream.stop = stream.stop or ("refusal" if refused else "tool_use" if called else "end_turn")
     w.write({"type": f"response.{response['status']}", "response": response})
 
 

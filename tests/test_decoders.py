@@ -24,7 +24,7 @@ from agentloop_nb.models.base import (
     ThinkingChunk,
 )
 from agentloop_nb.models.openai_chat import ChatDecoder
-from agentloop_nb.models.responses_decoder import ResponsesDecoder
+from agentloop_nb.models.responses_decoder import ResponsesDecoder, digest_of
 from agentloop_nb.models.wire import DONE, EventStream
 
 Event = dict[str, Any]
@@ -479,6 +479,7 @@ def test_responses_stream_becomes_a_message_with_its_items_beside_it() -> None:
     assert json.loads(message.opaque.data) == {
         "id": "resp_1",
         "after": "d1",
+        "said": digest_of(["Let me see.", '{"folder": "src"}']),
         "messages": [head],
     }
     assert message.stop_reason == "tool_use"

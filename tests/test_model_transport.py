@@ -568,3 +568,49 @@ def test_text_deltas_arrive_as_they_are_sent_and_not_at_the_end() -> None:
                     seen.set()
 
     asyncio.run(scenario())
+
+
+def test_a_client_for_another_platform_fails_with_a_typed_error() -> None:
+    """Vertex's has no key; what goes wrong there is still a ProviderError."""
+    from anthropic import AsyncAnthropicVertex
+
+    async def scenario() -> None:
+        async with serving(b"{}", status=529) as server:
+            client = AsyncAnthropicVertex(
+                base_url=server.url, access_token="k", region="us-east5", project_id="p"
+            )
+            model = AnthropicModel("claude-x", client=client)
+            with pytest.raises(ProviderError) as caught:
+                async for _ in model.stream(Request("", (user("Hi"),))):
+                    pass
+            assert caught.value.kind == "overloaded"
+            await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_users_own_kind_of_client_is_read_through_the_sdks_typed_stream() -> None:
+    from anthropic import AsyncAnthropic
+
+    class Mine(AsyncAnthropic):
+        """As Bedrock's, whose events only the SDK can read."""
+
+    async def scenario() -> list[Any]:
+        async with serving(sse_named(ANTHROPIC)) as server:
+            client = Mine(base_url=server.url, api_key=KEY)
+            model = AnthropicModel("claude-x", client=client)
+            found = [d async for d in model.stream(Request("", (user("Hi"),)))]
+            assert server.requests[0][2]["messages"][0]["role"] == "user"
+            await client.close()
+            return found
+
+    found = asyncio.run(scenario())
+    assert "".join(d.text for d in found if isinstance(d, TextChunk)) == "Grüße\u2028🍸"
+
+
+def sse_named(events: list[Any]) -> bytes:
+    """With the names that the typed stream goes by."""
+    return b"".join(
+        f"event: {e['type']}\ndata: {json.dumps(e, ensure_ascii=False)}\n\n".encode()
+        for e in events
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from agentloop_nb.models.base import Request
 from agentloop_nb.models.openai_responses import OpenAIModel
 from agentloop_nb.run import Result
 from agentloop_nb.session import Session
-from tests.loopback import Loopback, call, hold, refuse, reply, say, think
+from tests.loopback import Loopback, call, hold, raw, refuse, reply, say, think
 from tests.loopback.script import Reply
 from tests.loopback.scripts import rounds
+from tests.streams import responses
 
 WHOLE = ["user", "reasoning", "message", "function_call", "function_call_output"]
 
@@ -223,3 +225,58 @@ def test_a_request_always_holds_something() -> None:
     assert body["input"]
     engine = Message("assistant", (Text("Stopped."),), stop_reason="engine")
     assert adapter.encode(Request("", (*result.messages, engine)))["input"]
+
+
+def test_a_reply_that_was_edited_is_not_gone_on_from() -> None:
+    with Loopback([reply("The key is SECRET.")]) as server:
+        adapter = model(server)
+        (result,) = talk(Agent(adapter), "Hi")
+    asked, said = result.messages
+    kept = adapter.encode(Request("", (asked, said, user("Go on."))))
+    assert "previous_response_id" in kept
+    edited = replace(said, blocks=(Text("The key is [removed]."),))
+    body = adapter.encode(Request("", (asked, edited, user("Go on."))))
+    assert "previous_response_id" not in body
+    assert "[removed]" in str(body["input"])
+
+
+def test_a_server_that_says_in_mid_stream_that_it_has_forgotten_gets_the_whole() -> None:
+    end = {
+        "type": "error",
+        "code": "previous_response_not_found",
+        "message": "Previous response with id 'resp_1' not found.",
+    }
+
+    def script(body: dict[str, Any]) -> Any:
+        return raw(*responses(end=end)) if "previous_response_id" in body else reply("Hello.")
+
+    with Loopback(script) as server:
+        results = talk(Agent(model(server)), "One.", "Two.")
+        assert [r.text for r in results] == ["Hello.", "Hello."]
+        assert [goes_on for goes_on, _ in sent(server)] == [False, True, False]
+
+
+def test_what_was_forgotten_is_asked_for_once_however_the_whole_fares() -> None:
+    failing = iter([refuse(500), refuse(500)])
+
+    def script(body: dict[str, Any]) -> Any:
+        later = len(body["input"]) > 1
+        return next(failing, reply("Hello.")) if later else reply("Hello.")
+
+    with Loopback(script) as server:
+        agent = Agent(model(server))
+        talk(agent, "One.", "Two.", between=server.forget)
+        assert [goes_on for goes_on, _ in sent(server)] == [False, True, False, False, False]
+
+
+def test_a_reply_that_uses_an_id_again_is_sent_and_not_gone_on_from() -> None:
+    """Its call goes by an id of ours here, which the server could not find in what it holds."""
+    again = reply(call("look", {"path": "a"}, id="call_0"))
+    with Loopback([again, again, reply("Done.")]) as server:
+        result = Agent(model(server), tools=[look]).run_sync("Look twice.")
+        assert result.text == "Done."
+        assert sent(server)[2] == (
+            True,  # from the first reply
+            ["function_call_output", "function_call", "function_call_output"],
+        )
+        assert not server.complaints

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentloop_nb import Agent, Limits, resilience
+from agentloop_nb import Agent, Limits, OfflineModel, resilience
+from agentloop_nb.asking import Asker
 from agentloop_nb.codec import page_json
 from agentloop_nb.errors import ProviderError, ProviderErrorKind
 from agentloop_nb.events import AttemptDiscarded, CircuitEvent, RetryEvent
@@ -19,6 +20,7 @@ from agentloop_nb.models.anthropic import AnthropicModel
 from agentloop_nb.models.openai_chat import OpenAIChatModel
 from agentloop_nb.models.openai_responses import OpenAIModel
 from agentloop_nb.models.retry_after import LONGEST_S, wait_asked
+from agentloop_nb.resilience import Permit
 from agentloop_nb.run import Run
 from agentloop_nb.viewstate import fold, initial
 from tests.clocks import TestClock
@@ -398,3 +400,106 @@ def test_try_now_is_told_where_nothing_waits() -> None:
         ok, why = asyncio.run(go(server))
     assert not ok
     assert "not waiting" in why
+
+
+# -- runs beside each other
+
+
+def test_what_other_runs_hear_ends_no_pause_of_this_one(clock: TestClock) -> None:
+    """Each failure and each success of one run is no reason for another to ask before its time."""
+    clock.auto = False
+    answers: dict[str, list[Any]] = {"slow": [], "quick": []}
+
+    def script(body: dict[str, Any]) -> Any:
+        who = "slow" if "slow" in str(body["messages"]) else "quick"
+        answers[who].append(clock.time)
+        first = who == "slow" and len(answers[who]) == 1
+        return refuse(429, headers={"retry-after": "8"}) if first else reply("Hello.")
+
+    async def go(server: Loopback) -> None:
+        slow = agent_of("openai-chat", server).start("slow")
+        await clock.asleep(1)
+        for _ in range(3):
+            assert (await agent_of("openai-chat", server).run("quick")).text == "Hello."
+        clock.advance(7.9)
+        await asyncio.sleep(0)
+        assert len(answers["slow"]) == 1
+        clock.advance(0.2)
+        async with asyncio.timeout(20):
+            assert (await slow).text == "Hello."
+
+    with Loopback(script) as server:
+        asyncio.run(go(server))
+    assert [round(t - 1000, 3) for t in answers["slow"]] == [0.0, 8.1]
+
+
+def test_a_probe_that_ends_while_a_run_begins_to_wait_for_it_is_heard() -> None:
+    async def go() -> None:
+        asker = Asker(OfflineModel(["x"]), Limits(), lambda event: event)
+        breaker = asker._breaker
+        breaker.failed(Permit.GO, 0.0, 1, 0.0)
+        assert breaker.enter(1.0) is Permit.PROBE  # another run's
+        enter = breaker.enter
+
+        def enter_and_lose_the_probe(now: float) -> Any:
+            answer = enter(now)
+            patch.undo()
+            breaker.gave_back(Permit.PROBE)  # on another thread, in just this moment
+            return answer
+
+        patch.setattr(breaker, "enter", enter_and_lose_the_probe)
+        async with asyncio.timeout(20):
+            assert await asker._enter(0) is Permit.PROBE
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(go())
+
+
+# -- classes
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [
+        (refuse(500, "Internal", type="invalid_request_error"), "server"),
+        (
+            refuse(429, headers={"retry-after": "Wed, 21 Oct 99999999999999 07:28:00 GMT"}),
+            "rate_limit",
+        ),
+        (
+            refuse(
+                429,
+                body={
+                    "error": {
+                        "code": 429,
+                        "message": "You exceeded your current quota. Please retry in 0.4s.",
+                        "status": "RESOURCE_EXHAUSTED",
+                    }
+                },
+            ),
+            "rate_limit",
+        ),
+    ],
+    ids=["500-that-says-invalid-request", "a-date-that-cannot-be", "a-quota-that-fills-again"],
+)
+def test_a_failure_that_reads_like_a_final_one_is_tried_again(
+    refusal: Any, kind: str, clock: TestClock
+) -> None:
+    async def go(server: Loopback) -> Run:
+        run = agent_of("openai-chat", server).start("Hi")
+        await run
+        return run
+
+    with Loopback([refusal, reply("Hello.")]) as server:
+        run = asyncio.run(go(server))
+    assert [event.kind for event in of_kind(run, RetryEvent)] == [kind]
+    assert run.result is not None
+    assert run.result.text == "Hello."
+
+
+@pytest.mark.parametrize("code", ["invalid_image", "image_too_large", "failed_to_download_image"])
+def test_an_image_that_is_refused_is_not_sent_again(code: str, clock: TestClock) -> None:
+    with Loopback([reply(fail(code)), reply("Never.")]) as server:
+        result = agent_of("openai", server).run_sync("Hi")
+        assert len(server.requests) == 1
+    assert result.exit_reason == "fatal_error"

@@ -35,6 +35,7 @@ from tests.streams import (
     block,
     calls,
     chat,
+    choice,
     collect,
     finish_of,
     frame,
@@ -568,3 +569,193 @@ def test_a_clean_stream_is_a_clean_stream() -> None:
     with Loopback([raw(*chat({"content": "Hel"}, {"content": "lo"}))]) as server:
         deltas = asyncio.run(collect(model_of(CHAT, server)))
     assert assembled(deltas, CHAT).text == "Hello"
+
+
+# -- found by a breaker, and mended as a kind
+
+
+@pytest.mark.parametrize("depth", [99, 101, 260, 5000])
+@pytest.mark.parametrize("snapshots", ["every_tool_round", "manual"])
+def test_arguments_nested_too_deeply_neither_hang_the_run_nor_end_it(
+    depth: int, snapshots: Any, own_folder: Path
+) -> None:
+    deep = '{"n": ' + "[" * depth + "]" * depth + "}"
+    frames = anthropic(*tool_use(0, "t", "f", deep), stop="tool_use")
+    with Loopback([raw(*frames), reply("So.")]) as server:
+
+        async def go() -> Any:
+            model = model_of("anthropic", server)
+            agent = Agent(model, tools=[f], folder=own_folder, snapshots=snapshots)
+            async with asyncio.timeout(20):
+                return await agent.run("Hi")
+
+        result = asyncio.run(go())
+        assert not server.complaints
+    assert (result.exit_reason, result.text) == ("end_turn", "So.")
+
+
+HALF = "\\ud83c"
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", CHAT])
+def test_half_a_character_from_a_server_leaves_a_session_that_can_be_sent(provider: str) -> None:
+    frames = {
+        CHAT: chat(calls(piece(0, "call_HALF", "f", '{"n": 1}')), finish="tool_calls"),
+        "anthropic": anthropic(
+            *block(0, FOUND | {"content": [{"type": "web_search_result", "title": "HALF"}]}),
+            *tool_use(1, "t", "f", '{"n": 1}'),
+            stop="tool_use",
+        ),
+        "openai": responses(
+            {
+                "type": "response.output_item.done",
+                "output_index": 0,
+                "item": {"type": "web_search_call", "id": "ws_HALF", "status": "completed"},
+            },
+            {
+                "type": "response.output_item.done",
+                "output_index": 1,
+                "item": {
+                    "type": "function_call",
+                    "call_id": "call_HALF",
+                    "name": "f",
+                    "arguments": '{"n": 1}',
+                },
+            },
+        ),
+    }[provider]
+    broken = [frame.replace(b"HALF", HALF.encode()) for frame in frames]
+    with Loopback([raw(*broken), reply("One."), reply("Two.")], check=False) as server:
+
+        async def go() -> list[str]:
+            session = Agent(model_of(provider, server), tools=[f]).session()
+            return [(await session.run(prompt)).text for prompt in ("Hi", "Again")]
+
+        assert asyncio.run(go()) == ["One.", "Two."]
+
+
+def test_half_a_character_in_a_tools_description_can_be_sent() -> None:
+    def odd() -> str:
+        return "so"
+
+    odd.__doc__ = "Odd \ud83c."
+    run, _ = play("anthropic", [reply("Fine.")], [odd])
+    assert run.result is not None
+    assert run.result.text == "Fine."
+
+
+def test_a_chat_stream_without_a_finish_reason_runs_no_call() -> None:
+    """Its last call may be cut, however whole it looks."""
+    frames = (frame(choice(calls(piece(0, "a", "f", '{"n": 1}')))), frame("[DONE]"))
+    run, _ = play(CHAT, [raw(*frames), reply("So.")], [f])
+    assert not [e for e in run.events if isinstance(e, ToolRunning)]
+    assert run.result is not None
+    assert run.result.text == "So."
+
+
+def test_an_error_object_inside_a_chat_stream_is_an_error(clock: TestClock) -> None:
+    error = {"object": "error", "message": "boom", "code": 500}
+    run, requests = play(CHAT, [raw(frame(error), frame("[DONE]")), reply("So.")], [f])
+    assert len(requests) == 2
+    assert run.result is not None
+    assert run.result.text == "So."
+
+
+NAMED = {
+    "anthropic": {"error": {"type": "billing_error", "message": "Your credit balance is too low."}},
+    "openai": {"error": {"code": "insufficient_quota", "message": "You exceeded your quota."}},
+    CHAT: {"error": {"code": "insufficient_quota", "message": "You exceeded your quota."}},
+}
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["wrapped", "bare"])
+@pytest.mark.parametrize("provider", NAMED)
+def test_an_error_that_only_its_events_name_tells_is_that_error(provider: str, bare: bool) -> None:
+    error: dict[str, Any] = NAMED[provider]
+    told = f"event: error\ndata: {json.dumps(error['error'] if bare else error)}\n\n".encode()
+    run, requests = play(provider, [raw(told)] * 3)
+    assert run.result is not None
+    assert (run.result.exit_reason, len(requests)) == ("fatal_error", 1)
+    assert error["error"]["message"] in str(run.result.error)
+
+
+def test_a_refusal_beside_a_call_runs_nothing_with_responses_too() -> None:
+    item = "response.output_item.done"
+    said_no = {"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "No."}]}
+    asked = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"n": 1}'}
+    frames = responses(
+        {"type": item, "output_index": 0, "item": said_no},
+        {"type": item, "output_index": 1, "item": asked},
+    )
+    run, _ = play("openai", [raw(*frames)], [f])
+    assert not [e for e in run.events if isinstance(e, ToolRunning)]
+    assert run.result is not None
+    assert (run.result.exit_reason, run.result.text) == ("no_tool_calls", "No.")
+
+
+def test_output_that_stands_only_in_the_last_event_is_read() -> None:
+    output = [
+        {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"n": 1}'},
+    ]
+    end = {
+        "type": "response.completed",
+        "response": {"id": "resp_1", "status": "completed", "output": output},
+    }
+    run, _ = play("openai", [raw(*responses(end=end)), reply("Done.")], [f])
+    assert [e.content for e in run.events if isinstance(e, ToolResultEvent)] == ["1"]
+    assert run.result is not None
+    assert run.result.messages[1].text == "I look."
+
+
+def test_thinking_in_parts_of_the_content_is_thinking() -> None:
+    part = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    frames = chat({"content": [part]}, {"content": [{"type": "text", "text": "So."}]})
+    message = assembled(whole_and_cut(CHAT, frames), CHAT)
+    assert message.blocks == (Thinking("Hm."), Text("So."))
+
+
+def test_a_delta_whose_block_never_began_is_not_lost() -> None:
+    def delta(index: int, **fields: Any) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": index, "delta": fields}
+
+    frames = anthropic(
+        delta(0, type="thinking_delta", thinking="Hm."),
+        delta(1, type="text_delta", text="So."),
+        delta(1, type="text_delta", text=" Yes."),
+    )
+    message = assembled(whole_and_cut("anthropic", frames), "anthropic")
+    assert message.blocks == (Thinking("Hm."), Text("So. Yes."))
+
+
+SHAPES: dict[str, list[tuple[bytes, ...]]] = {
+    "anthropic": [anthropic({"type": "content_block_start", "index": [1], "content_block": {}})],
+    "openai": [
+        responses({"type": "response.output_item.added", "output_index": [1], "item": {}}),
+        responses(
+            {
+                "type": "response.output_item.done",
+                "output_index": 0,
+                "item": {"type": "message", "content": 5},
+            }
+        ),
+    ],
+    CHAT: [(frame({"choices": 5}),), (frame(choice({"tool_calls": 5})), frame("[DONE]"))],
+}
+
+
+@pytest.mark.parametrize("provider", SHAPES)
+def test_an_event_of_no_shape_that_the_format_has_is_a_typed_error(provider: str) -> None:
+    for frames in SHAPES[provider]:
+        with Loopback([raw(*frames)]) as server:
+            _, error = asyncio.run(until_it_ends(model_of(provider, server)))
+        assert isinstance(error, ProviderError)
+        assert error.kind == "protocol"
+        assert "not of its format" in str(error)
+
+
+def test_a_chat_answer_that_came_whole_counts_though_its_connection_breaks() -> None:
+    frames = chat({"content": "Hello."})[:-1]
+    run, requests = play(CHAT, [raw(*frames, cut()), reply("Never.")])
+    assert run.result is not None
+    assert (run.result.text, len(requests)) == ("Hello.", 1)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentloop_nb.errors import MissingKey, UsageError
@@ -28,11 +29,11 @@ from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients, uses_default_http
 from agentloop_nb.models.conversation import Conversation, Conversations, Encoded, Payload, Wire
 from agentloop_nb.models.think_tags import ThinkTags, tagged
-from agentloop_nb.models.transport import Opened, deltas, posted
+from agentloop_nb.models.transport import Opened, Response, deltas, posted
 from agentloop_nb.models.wire import scrub_text as clean
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, AsyncStream
 
 MAX_TOKENS = 16_384
 """Longest reply asked for where the caller names no other; the API demands a number."""
@@ -191,8 +192,10 @@ class AnthropicModel:
         )
 
     def _secrets(self, client: AsyncAnthropic) -> list[str]:
-        held = (client.api_key, client.auth_token, *map(os.environ.get, _KEY_VARIABLES))
-        return [key for key in held if key]
+        # Those of other platforms have neither.
+        own = (getattr(client, name, None) for name in ("api_key", "auth_token"))
+        held = (*own, *map(os.environ.get, _KEY_VARIABLES))
+        return [key for key in held if isinstance(key, str) and key]
 
 
 def _is_budget(budget: object, max_tokens: int) -> bool:
@@ -206,14 +209,34 @@ def _send(client: AsyncAnthropic, payload: Payload) -> Opened:
 
     if type(client) is AsyncAnthropic:
         return posted(client, "/v1/messages", payload.content(), AsyncStream)
-    body = payload.body
-    return client.messages.with_streaming_response.create(  # Bedrock's, Vertex's, a user's own
+    return _typed(client, payload)
+
+
+@asynccontextmanager
+async def _typed(client: AsyncAnthropic, payload: Payload) -> AsyncGenerator[Response, None]:
+    """The response by a client for another platform (Bedrock's, Vertex's, a user's own), through
+    the SDK's typed stream: it alone knows how such a platform frames its events."""
+    body = payload.plain_body()
+    stream = await client.messages.create(
         model=body["model"],
         max_tokens=body["max_tokens"],
         messages=[],
         stream=True,
         extra_body=body,
     )
+    async with stream:
+        yield _Events(stream)
+
+
+class _Events:
+    """A typed stream's events as the bytes that they would have been."""
+
+    def __init__(self, stream: AsyncStream[Any]) -> None:
+        self._stream = stream
+
+    async def iter_bytes(self) -> AsyncIterator[bytes]:
+        async for event in self._stream:
+            yield f"data: {event.to_json(indent=None)}\n\n".encode()
 
 
 def _again(client: AsyncAnthropic) -> AsyncAnthropic | None:

@@ -104,10 +104,10 @@ class AnthropicDecoder:
                 pass
 
     def _block_delta(self, event: WireEvent) -> Iterable[ModelDelta]:
-        opened = self._open.get(event.get("index"))
+        delta = part_of(event, "delta")
+        opened = self._open.get(event.get("index")) or self._unstarted(event, delta)
         if opened is None:
             return ()
-        delta = part_of(event, "delta")
         match delta.get("type"):
             case "text_delta":
                 return self._text(opened, text_in(delta, "text"))
@@ -120,6 +120,15 @@ class AnthropicDecoder:
             case _:
                 pass
         return ()
+
+    def _unstarted(self, event: WireEvent, delta: WireEvent) -> _Open | None:
+        """A block whose start never came, where its first delta says what it is."""
+        kind = {"text_delta": "text", "thinking_delta": "thinking"}.get(text_in(delta, "type"))
+        if kind is None:
+            return None
+        opened = self._open[event.get("index")] = _Open(self._count, kind, {"type": kind})
+        self._count += 1
+        return opened
 
     def _block_stop(self, event: WireEvent) -> Iterator[ModelDelta]:
         opened = self._open.pop(event.get("index"), None)

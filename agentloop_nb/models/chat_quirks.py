@@ -42,7 +42,10 @@ _BY_ADDRESS: tuple[tuple[str, frozenset[Quirk]], ...] = (
         r"//(?:api|codestral)\.mistral\.ai\b",
         frozenset({"short_ids", "no_user_after_tool", "no_stream_options"}),
     ),
-    (r"^(?!https://api\.openai\.com/)\S", frozenset({"max_tokens"})),
+    (
+        r"^(?!https://(?:[\w-]+\.)?api\.openai\.com/|https://[\w.-]+\.azure\.com/)\S",
+        frozenset({"max_tokens"}),
+    ),
 )
 
 

@@ -6,6 +6,7 @@ ever added to: a request that begins as a kept conversation takes it over, any o
 
 from __future__ import annotations
 
+import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from agentloop_nb.messages import Message
 from agentloop_nb.models.history import Fitting
-from agentloop_nb.models.wire import compact
+from agentloop_nb.models.wire import compact, scrub_text
 
 KEPT = 4
 """How many conversations a model remembers the encoding of: more than one notebook keeps going at
@@ -59,11 +60,18 @@ class Payload:
         return {self.key: self.encoded.items} | self.fields
 
     def content(self) -> bytes:
-        """The body as it goes out, put together from texts that were made once."""
-        if self.key in self.fields:  # the user's own
-            return compact(self.fields).encode()
-        fields, items = compact(self.fields), ",".join(self.encoded.texts)
-        return f'{{"{self.key}":[{items}],{fields[1:]}'.encode()
+        """The body as it goes out, put together from texts that were made once. Halves of a
+        character, which no UTF-8 can carry, are replaced: no history may be one that cannot be
+        sent."""
+        text = compact(self.fields)
+        if self.key not in self.fields:  # else it is the user's own
+            text = f'{{"{self.key}":[{",".join(self.encoded.texts)}],{text[1:]}'
+        return scrub_text(text).encode()
+
+    def plain_body(self) -> Wire:
+        """The body as values that can go out, for a client that rewrites it."""
+        body: Wire = json.loads(self.content())
+        return body
 
 
 class Conversation(ABC):
@@ -140,5 +148,8 @@ class Conversations(Generic[C]):
             found = max(going_on, key=len, default=None)
             if found is None:
                 found = self._make()
-            self._kept = [found, *(kept for kept in self._kept if kept is not found)][:KEPT]
-            return use(found)
+            others = [kept for kept in self._kept if kept is not found]
+            self._kept = others  # an exception in the middle would leave it half grown
+            used = use(found)
+            self._kept = [found, *others][:KEPT]
+            return used

@@ -43,6 +43,26 @@ _BY_WORD: dict[str, ProviderErrorKind] = {
     "server_is_overloaded": "overloaded",
     "slow_down": "overloaded",
     "invalid_prompt": "request",
+    "previous_response_not_found": "server",  # tried again with the whole conversation
+    **dict.fromkeys(
+        (
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_base64_image",
+            "invalid_image_url",
+            "invalid_image_mode",
+            "image_too_large",
+            "image_too_small",
+            "image_parse_error",
+            "image_content_policy_violation",
+            "image_file_too_large",
+            "image_file_not_found",
+            "unsupported_image_media_type",
+            "empty_image_file",
+            "failed_to_download_image",
+        ),
+        "request",
+    ),
     "vector_store_timeout": "timeout",
 }
 
@@ -57,6 +77,9 @@ _BY_STATUS: dict[int, ProviderErrorKind] = {
     504: "timeout",
     529: "overloaded",
 }
+
+_PASSES = re.compile(r"retry in \d|RESOURCE_EXHAUSTED|per minute", re.IGNORECASE)
+"""Said of a quota that fills again by itself: a rate, not an empty account."""
 
 _BY_TEXT: tuple[tuple[str, ProviderErrorKind], ...] = (
     (r"credit balance|exceeded your current quota|insufficient_quota", "billing"),
@@ -162,14 +185,19 @@ def _kind(body: Mapping[str, Any], status: int | None, message: str) -> Provider
     kind = words[0] if words else _kind_of_status(status)
     if kind in ("request", "server") and status is not None:
         # The two words that say least: OpenAI's `invalid_request_error` also comes with 401 or 403.
-        kind = _BY_STATUS.get(status, "request" if status < 500 else kind)
+        kind = _BY_STATUS.get(status, "request" if status < 500 else "server")
     if kind in ("request", "rate_limit", "server"):
         for pattern, by_text in _BY_TEXT:
             if re.search(pattern, message, re.IGNORECASE):
-                return by_text
+                passes = by_text == "billing" and status == 429 and _passes(body, message)
+                return "rate_limit" if passes else by_text
     if kind == "model_not_found" and "model" not in message.lower():
         return "request"
     return kind
+
+
+def _passes(body: Mapping[str, Any], message: str) -> bool:
+    return bool(_PASSES.search(message) or _PASSES.search(text_in(body, "status")))
 
 
 def _kind_of_status(status: int | None) -> ProviderErrorKind:

@@ -175,7 +175,7 @@ def _send(client: AsyncOpenAI, payload: Payload) -> Opened:
     if openai_client.is_plain(client):
         return openai_client.post(client, "/chat/completions", payload)
     return client.chat.completions.with_streaming_response.create(
-        model=payload.fields["model"], messages=[], stream=True, extra_body=payload.body
+        model=payload.fields["model"], messages=[], stream=True, extra_body=payload.plain_body()
     )
 
 
@@ -330,6 +330,8 @@ class ChatDecoder:
             return self._finish()
         if event.get("error"):
             raise _failure(event["error"])
+        if event.get("object") == "error":  # as vLLM says it
+            raise _failure(event)
         if usage := event.get("usage"):
             self._count_tokens(usage)
         found: list[ModelDelta] = []
@@ -347,9 +349,7 @@ class ChatDecoder:
 
     def _choice(self, choice: WireEvent, found: list[ModelDelta]) -> None:
         delta = part_of(choice, "delta")
-        # Two names for one thing; servers that send both send the same text in both.
-        thought = text_in(delta, "reasoning_content") or text_in(delta, "reasoning")
-        if thought:
+        if thought := _thought(delta):
             self._flowing("thinking", thought, found)
         if text := _content(delta.get("content")):
             self._flowing("text", text, found)
@@ -380,7 +380,8 @@ class ChatDecoder:
         reason = _STOP_REASONS.get(self._reason or "", "unknown")
         if self._refused:
             reason = "refusal"
-        yield from self._calls.finish(last_is_cut=reason in ("max_tokens", "refusal"))
+        cut = self._reason is None or reason in ("max_tokens", "refusal")
+        yield from self._calls.finish(last_is_cut=cut)
         if self._calls.any and reason in ("end_turn", "unknown"):
             reason = "tool_use"  # servers say "stop" after calls too; the content decides
         yield Finish(reason, self._usage)
@@ -401,7 +402,18 @@ def _failure(error: object) -> ProviderError:
 
 
 def _content(content: object) -> str:
-    """Text of a delta's content: a string, or for some servers a list of text parts."""
+    """Text of a delta's content: a string, or for some servers a list of parts."""
     if isinstance(content, list):
         return "".join(text_in(part, "text") for part in content)
     return content if isinstance(content, str) else ""
+
+
+def _thought(delta: WireEvent) -> str:
+    """Thinking of a delta. Two names for one thing (servers that send both send the same text in
+    both), or parts of the content, as Mistral sends it."""
+    if thought := text_in(delta, "reasoning_content") or text_in(delta, "reasoning"):
+        return thought
+    content = delta.get("content")
+    if not isinstance(content, list):
+        return ""
+    return "".join(_content(part.get("thinking")) for part in content if isinstance(part, dict))

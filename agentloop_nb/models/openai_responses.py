@@ -31,7 +31,12 @@ from agentloop_nb.models import history, openai_client
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients
 from agentloop_nb.models.conversation import Conversation, Conversations, Encoded, Payload, Wire
-from agentloop_nb.models.responses_decoder import PROVIDER, ResponsesDecoder
+from agentloop_nb.models.responses_decoder import (
+    FORGOTTEN,
+    PROVIDER,
+    ResponsesDecoder,
+    digest_of,
+)
 from agentloop_nb.models.think_tags import ThinkTags, tagged
 from agentloop_nb.models.transport import Opened, Response, deltas
 from agentloop_nb.models.wire import scrub_text as clean
@@ -92,6 +97,7 @@ class OpenAIModel:
         self._clients: Clients[AsyncOpenAI] = Clients(client, self._make, openai_client.again)
         self._store = self.address in OWN_ADDRESSES if store is None else store
         self._forgotten = 0  # times in a row
+        self._gone: set[str] = set()
         self._conversations = Conversations(ResponsesConversation)
 
     def __repr__(self) -> str:
@@ -124,10 +130,15 @@ class OpenAIModel:
         """Answer a request; see `Model.stream`."""
         self.check()
         conversation = self._conversation(request)
+
+        def forgotten() -> None:
+            self._forget(conversation.previous)
+
+        decoder = ResponsesDecoder(conversation.digest, forgotten)
         return deltas(
             self._clients.get,
             lambda client: self._send(client, request, conversation),
-            tagged(ResponsesDecoder(after=conversation.digest), self._think_tags),
+            tagged(decoder, self._think_tags),
             provider="OpenAI",
             limit_s=request.stream_timeout_s,
             secrets=openai_client.secrets,
@@ -139,7 +150,7 @@ class OpenAIModel:
     ) -> AsyncGenerator[Response, None]:
         """The response to what is new, or, where the server has forgotten what it was new to, to
         the whole conversation."""
-        previous = conversation.previous if self._chains else None
+        previous = self._previous(conversation)
         async with AsyncExitStack() as stack:
             try:
                 payload = self._payload(request, conversation.encoded, previous)
@@ -149,7 +160,7 @@ class OpenAIModel:
             except Exception as error:
                 if previous is None or not _has_forgotten(error, previous.id):
                     raise
-                self._forgotten += 1
+                self._forget(previous)
                 payload = self._payload(request, conversation.encoded, None)
                 response = await stack.enter_async_context(_create(client, payload))
             yield response
@@ -159,6 +170,16 @@ class OpenAIModel:
         """Whether requests go on from the reply before. A server that has forgotten twice in a row
         keeps nothing, whatever it says, and asking it each time would double every request."""
         return self._store and self._forgotten < FORGETS
+
+    def _previous(self, conversation: Sent) -> Previous | None:
+        """What a request goes on from: not from what the server has said it does not hold."""
+        previous = conversation.previous if self._chains else None
+        return None if previous is None or previous.id in self._gone else previous
+
+    def _forget(self, previous: Previous | None) -> None:
+        if previous is not None and previous.id not in self._gone:
+            self._gone.add(previous.id)
+            self._forgotten += 1
 
     def _conversation(self, request: Request) -> Sent:
         return self._conversations.at(request.messages, lambda c: c.sent(request.messages))
@@ -170,7 +191,7 @@ class OpenAIModel:
     def payload(self, request: Request) -> Payload:
         """The body as values and as the bytes that go out. Sends nothing."""
         conversation = self._conversation(request)
-        previous = conversation.previous if self._chains else None
+        previous = self._previous(conversation)
         return self._payload(request, conversation.encoded, previous)
 
     def _payload(self, request: Request, encoded: Encoded, previous: Previous | None) -> Payload:
@@ -216,7 +237,7 @@ def _create(client: AsyncOpenAI, payload: Payload) -> Opened:
     if openai_client.is_plain(client):
         return openai_client.post(client, "/responses", payload)
     return client.responses.with_streaming_response.create(
-        model=payload.fields["model"], input=[], stream=True, extra_body=payload.body
+        model=payload.fields["model"], input=[], stream=True, extra_body=payload.plain_body()
     )
 
 
@@ -229,9 +250,7 @@ def _has_forgotten(error: Exception, id: str) -> bool:
     if getattr(error, "status_code", None) not in (400, 404):
         return False
     named = (getattr(error, "code", None), getattr(error, "param", None))
-    return bool({"previous_response_not_found", "previous_response_id"} & {*named}) or (
-        id in str(error)
-    )
+    return bool({FORGOTTEN, "previous_response_id"} & {*named}) or (id in str(error))
 
 
 # -- encoding
@@ -277,8 +296,9 @@ class ResponsesConversation(Conversation):
         known, before = len(self._settled), self._hash.hexdigest()
         super().settle(message)
         _take_in(self._hash, self._texts[known:])
-        id, after = _stored(message)
-        if id and after == before:
+        id, after, said = _stored(message)
+        own_ids = all(call.id == call.provider_id for call in message.calls)
+        if id and after == before and own_ids and said in ("", digest_of(_said(message))):
             self._previous = Previous(id, len(self._settled))
 
     def append(self, wire: list[Wire], message: Message) -> None:
@@ -296,12 +316,21 @@ def _take_in(digest: hashlib.blake2b, texts: Iterable[str]) -> None:
         digest.update(text.encode("utf-8", "replace"))
 
 
-def _stored(message: Message) -> tuple[str, str]:
-    """The response that the server holds of this reply, and the digest of what it answered."""
+def _stored(message: Message) -> tuple[str, str, str]:
+    """The response that the server holds of this reply, and the digests of what it answered and of
+    what it said."""
     if message.opaque is None:
-        return "", ""
+        return "", "", ""
     own = json.loads(message.opaque.data)
-    return text_in(own, "id"), text_in(own, "after")
+    return text_in(own, "id"), text_in(own, "after"), text_in(own, "said")
+
+
+def _said(message: Message) -> Iterator[str]:
+    for block in message.blocks:
+        if isinstance(block, Text):
+            yield block.text
+        elif isinstance(block, ToolCall):
+            yield block.arguments
 
 
 def _content(blocks: Iterable[Block]) -> list[dict[str, Any]]:

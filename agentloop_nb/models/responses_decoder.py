@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agentloop_nb.errors import ProviderError, StreamCut
+from agentloop_nb.errors import StreamCut
 from agentloop_nb.messages import Opaque, StopReason, Usage
 from agentloop_nb.models.base import (
     CallChunk,
@@ -22,6 +23,8 @@ from agentloop_nb.models.failures import from_body
 from agentloop_nb.models.wire import Halves, WireEvent, compact, count_in, part_of, text_in
 
 PROVIDER = "openai"
+
+FORGOTTEN = "previous_response_not_found"
 
 _INCOMPLETE: dict[str, StopReason] = {
     "max_output_tokens": "max_tokens",
@@ -54,10 +57,13 @@ class _Item:
 class ResponsesDecoder:
     """One object per stream. A reasoning item is kept whole beside its thinking, a call's item
     beside its call, and the heads of message items (id, phase) beside the whole reply, with the
-    response's id where the server stores it. `after` is the digest of what it answers."""
+    response's id where the server stores it. `after` is the digest of what it answers;
+    `on_forgotten` hears that the server does not hold what it was to go on from."""
 
-    def __init__(self, after: str = "") -> None:
+    def __init__(self, after: str = "", on_forgotten: Callable[[], None] = lambda: None) -> None:
         self._after = after
+        self._on_forgotten = on_forgotten
+        self._said: dict[int, list[str]] = {}
         self._items: dict[Any, _Item] = {}
         self._count = 0
         self._called = False
@@ -86,7 +92,12 @@ class ResponsesDecoder:
             case "response.completed" | "response.incomplete":
                 yield from self._finish(part_of(event, "response"))
             case "response.failed" | "error":
-                raise _failure(event)
+                error = _error_of(event)
+                if error.get("code") == FORGOTTEN:
+                    self._on_forgotten()
+                raise from_body(error, "OpenAI")
+            case None if event.get("error"):  # a server that does not say what it is
+                raise from_body(part_of(event, "error"), "OpenAI")
             case _:  # the many we do not need, and what the API may add
                 pass
 
@@ -124,6 +135,7 @@ class ResponsesDecoder:
         if text := self._halves.whole(part.block, text):
             part.seen = True
             part.blank = part.blank and not text.strip()
+            self._said.setdefault(part.block, []).append(text)
             yield TextChunk(part.block, text)
 
     def _part(self, item: _Item, index: int, kind: Literal["output_text", "refusal"]) -> _Part:
@@ -150,6 +162,7 @@ class ResponsesDecoder:
             return
         if text := self._halves.whole(item.block, text):
             item.seen = True
+            self._said.setdefault(item.block, []).append(text)
             yield CallChunk(item.block, text)
 
     def _item_done(self, event: WireEvent) -> Iterator[ModelDelta]:
@@ -204,6 +217,11 @@ class ResponsesDecoder:
             self._ended_call = None
 
     def _finish(self, response: WireEvent) -> Iterator[ModelDelta]:
+        if response.get("status") == "completed":  # what no event has brought
+            for index, item in enumerate(response.get("output") or ()):
+                if index not in self._items:
+                    whole = {"output_index": index, "item": item}
+                    yield from self._item_done(whole)
         self._finished = True
         stored = response.get("store") is not False
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
@@ -212,12 +230,13 @@ class ResponsesDecoder:
             stored = False  # a call that was cut in it could never be answered
         else:
             yield from self._release_call()
-            stop_reason = "refusal" if self._refused else "end_turn"
-            if self._called:
-                stop_reason = "tool_use"
+            stop_reason = "tool_use" if self._called else "end_turn"
+            if self._refused:
+                stop_reason = "refusal"
         own: dict[str, Any] = {"messages": self._heads()}
         if stored and (id := text_in(response, "id")):
-            own |= {"id": id, "after": self._after}
+            said = ("".join(pieces) for _, pieces in sorted(self._said.items()))
+            own |= {"id": id, "after": self._after, "said": digest_of(said)}
         yield Finish(
             stop_reason, _usage(part_of(response, "usage")), Opaque(PROVIDER, compact(own))
         )
@@ -245,9 +264,18 @@ def _usage(usage: WireEvent) -> Usage:
     )
 
 
-def _failure(event: WireEvent) -> ProviderError:
+def digest_of(said: Iterable[str]) -> str:
+    """Tells the texts and arguments of a reply from any others. Blank ones do not count."""
+    digest = hashlib.blake2b(digest_size=12)
+    for each in said:
+        if each.strip() not in ("", "{}"):
+            digest.update(each.encode("utf-8", "replace") + b"\0")
+    return digest.hexdigest()
+
+
+def _error_of(event: WireEvent) -> WireEvent:
     """`response.failed` carries the error in its response, `error` in itself or under that name."""
     error = part_of(part_of(event, "response"), "error") or part_of(event, "error")
     if not error:
         error = {key: event.get(key) for key in ("code", "message") if event.get(key)}
-    return from_body(error, "OpenAI")
+    return error

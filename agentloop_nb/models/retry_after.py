@@ -50,9 +50,9 @@ def _until(text: str, now: float) -> float | None:
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             when = parse(text)
-        except ValueError:
+            return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
+        except (ValueError, OverflowError):
             continue
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
     return None
 
 

@@ -10,10 +10,18 @@ much as decoding it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
+from agentloop_nb.errors import ProviderError
 from agentloop_nb.models.base import Decoder, Finish, ModelDelta
 from agentloop_nb.models.failures import from_exception
 from agentloop_nb.models.silence import watch
@@ -81,7 +89,7 @@ async def deltas(
         ):
             async for batch in live:
                 for event in batch:
-                    for delta in decoder.feed(event):
+                    for delta in _decoded(decoder, event):
                         yield delta
                         if isinstance(delta, Finish):
                             await _drain(batches)
@@ -90,10 +98,34 @@ async def deltas(
             yield delta
     except Exception as error:
         known = from_exception(error, provider, secrets(client))
-        if known is None or known is error:
+        if known is None:
             raise
-        # Without the cause: its text, and what it holds of the request, may carry a key.
-        raise known from None
+        if known.kind not in ("connection", "timeout") or not (rest := _complete(decoder)):
+            # Without the cause: its text, and what it holds of the request, may carry a key.
+            raise known from None
+        for delta in rest:
+            yield delta
+
+
+def _decoded(decoder: Decoder, event: WireEvent) -> Iterator[ModelDelta]:
+    try:
+        yield from decoder.feed(event)
+    except (TypeError, AttributeError, KeyError, IndexError) as error:
+        seen = str(dict(event))[:120]
+        raise ProviderError(
+            f"The server sent an event that is not of its format: {seen} ({error}). Look at the "
+            "server or the proxy in between, and at the base URL.",
+            kind="protocol",
+        ) from error
+
+
+def _complete(decoder: Decoder) -> list[ModelDelta]:
+    """What is left of an answer that had come whole before its connection broke; [] where it had
+    not. Chat servers say that a reply is complete before they say that the stream is."""
+    try:
+        return list(decoder.close())
+    except ProviderError:
+        return []
 
 
 async def _batches(send: Callable[[], Opened]) -> AsyncGenerator[Batch, None]:

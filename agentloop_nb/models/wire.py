@@ -26,6 +26,7 @@ class EventStream:
     def __init__(self) -> None:
         self._rest: list[bytes] = []
         self._data: list[bytes] = []
+        self._name = b""
         self._after_cr = False
         self._broken: ProviderError | None = None
         self._other: list[bytes] = []  # lines that are none of an event stream
@@ -60,6 +61,8 @@ class EventStream:
                 except ProviderError as error:
                     self._broken = error
                     break
+            else:
+                self._name = b""
         if not events:
             self._raise_broken()
         return events
@@ -86,6 +89,9 @@ class EventStream:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
             self._any_field = True
+        elif line.startswith(b"event:"):
+            self._name = line[6:].strip()
+            self._any_field = True
         elif line.startswith(_OTHER_FIELDS):
             self._any_field = True
         elif not self._any_field:
@@ -93,6 +99,7 @@ class EventStream:
 
     def _dispatch(self, events: list[WireEvent]) -> None:
         data, self._data = b"\n".join(self._data), []
+        name, self._name = self._name, b""
         if not data:
             return
         if data.startswith(b"[DONE]"):
@@ -107,11 +114,15 @@ class EventStream:
                 "proxy in between, and at the base URL.",
                 kind="protocol",
             ) from None
-        if isinstance(event, dict):
-            events.append(event)
+        if not isinstance(event, dict):
+            return
+        if name == b"error" and event.get("type") != "error":  # told by the name alone
+            event = {"type": "error", **({"error": event} if "error" not in event else event)}
+            event["type"] = "error"
+        events.append(event)
 
 
-_OTHER_FIELDS = (b"event", b"id", b"retry", b":")
+_OTHER_FIELDS = (b"id", b"retry", b":")
 
 
 def _instead(body: bytes) -> WireEvent:

@@ -5,7 +5,7 @@ It checks what it is given, opens sessions (new, saved, another agent's) and say
 
 from __future__ import annotations
 
-import secrets
+import secrets as random_secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -40,9 +40,11 @@ class Agent(Generic[DepsT]):
     tools through their ToolContext. `on_question` decides what no page can. `interceptors` may
     claim calls after the approval. `snapshots` says when a session is saved: at each step of a
     tool round and at the end, or only by `run.snapshot()`. `folder` is where, by default beside
-    the notebook. `loop="thread"` puts runs on an event loop in a thread of its own (the one
-    `run_sync` always uses): they go on while cells block, and `start` works in a script too;
-    async tools then run on that loop. The default, `"kernel"`, is the running loop.
+    the notebook. `secrets` are values that are taken out of all that leaves a tool, as the keys
+    in use and what has the shape of a key are. `loop="thread"` puts runs on an event loop in a
+    thread of its own (the one `run_sync` always uses): they go on while cells block, and `start`
+    works in a script too; async tools then run on that loop. The default, `"kernel"`, is the
+    running loop.
 
     Raises UsageError (ModelNotFound, ToolDefinitionError) for what cannot work.
     """
@@ -59,6 +61,7 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None = None,
         interceptors: Sequence[Interceptor] = (),
         on_question: OnQuestion | None = None,
+        secrets: Sequence[str] = (),
         folder: str | Path | None = None,
         loop: WhichLoop = "kernel",
     ) -> None:
@@ -80,6 +83,7 @@ class Agent(Generic[DepsT]):
         self.deps = deps
         self.interceptors = tuple(interceptors)
         self.on_question = on_question
+        self.secrets = _checked_secrets(secrets)
         # Absolute, since a tool may change the working directory.
         self._folder = Path(folder).absolute() if folder is not None else None
 
@@ -180,6 +184,12 @@ def _unfinished(folder: Path, session_id: str) -> bool:
     return not files.live_somewhere() and files.load().state.unfinished is not None
 
 
+def _checked_secrets(secrets: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(secrets, str) or not all(isinstance(each, str) for each in secrets):
+        raise UsageError("secrets= is a list of texts, as in secrets=[os.environ['DB_PASSWORD']].")
+    return tuple(secrets)
+
+
 def _check_words(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:
         raise UsageError(f"{name}={value!r}: give {' or '.join(map(repr, words))}.")
@@ -193,7 +203,7 @@ def _check_kinds(**given: tuple[object, Any]) -> None:
 
 def _new_id() -> str:
     """Sorts by time, and two kernels do not meet."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{random_secrets.token_hex(2)}"
 
 
 _told: set[Path] = set()

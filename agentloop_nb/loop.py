@@ -40,7 +40,7 @@ from agentloop_nb.messages import NO_USAGE, Message, ToolCall
 from agentloop_nb.models.base import Model
 from agentloop_nb.ports import Audience, Checkpoint, NoCheckpoint
 from agentloop_nb.questions import ApprovalItem
-from agentloop_nb.tools import Keep, ToolContext, ToolSet
+from agentloop_nb.tools import Outlet, ToolContext, ToolSet
 from agentloop_nb.transcript import RunState, SessionState, fold
 
 _CLOSING_S = 2.0
@@ -62,7 +62,7 @@ class Setup:
     interceptors: Sequence[Interceptor] = ()
     on_question: OnQuestion | None = None
     audience: Audience | None = None
-    keep: Keep | None = None
+    outlet: Outlet = field(default_factory=Outlet)
     checkpoint: Checkpoint = field(default_factory=NoCheckpoint)
 
 
@@ -93,8 +93,7 @@ class Loop:
             ask=self._ask,
             turn=self._turn,
             timeout_s=setup.limits.tool_timeout_s,
-            max_chars=setup.limits.tool_result_max_chars,
-            keep=setup.keep,
+            outlet=replace(setup.outlet, max_chars=setup.limits.tool_result_max_chars),
         )
 
     async def start(self, prompt: str, session_id: str, run_id: str) -> None:

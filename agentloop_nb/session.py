@@ -20,9 +20,11 @@ from agentloop_nb.log import EventLog
 from agentloop_nb.loop import Loop, Setup
 from agentloop_nb.messages import Message
 from agentloop_nb.ports import Audience, find_host
+from agentloop_nb.redaction import Redactor, keys_in_use
 from agentloop_nb.run import Result, Run, check_prompt
 from agentloop_nb.saver import Saver
 from agentloop_nb.snapshot import SessionFiles, Stored
+from agentloop_nb.tools import Outlet
 from agentloop_nb.transcript import SessionState
 
 if TYPE_CHECKING:
@@ -217,7 +219,10 @@ class Session:
             interceptors=agent.interceptors,
             on_question=agent.on_question,
             audience=run.audience,
-            keep=run.files.keep_result if agent.snapshots != "manual" else None,
+            outlet=Outlet(
+                keep=run.files.keep_result if agent.snapshots != "manual" else None,
+                redact=Redactor([*agent.secrets, *keys_in_use(agent.model)]),
+            ),
             checkpoint=saver,
         )
 

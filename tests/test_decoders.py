@@ -23,7 +23,7 @@ from agentloop_nb.models.base import (
     TextChunk,
     ThinkingChunk,
 )
-from agentloop_nb.models.openai_chat import ChatDecoder
+from agentloop_nb.models.chat_decoder import ChatDecoder
 from agentloop_nb.models.responses_decoder import ResponsesDecoder, digest_of
 from agentloop_nb.models.wire import DONE, EventStream
 

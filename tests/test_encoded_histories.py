@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop_nb.messages import Message, Text, ToolCall, ToolResult, user
-from agentloop_nb.models.anthropic import AnthropicConversation, AnthropicModel
+from agentloop_nb.models.anthropic import AnthropicModel
+from agentloop_nb.models.anthropic_conversation import AnthropicConversation
 from agentloop_nb.models.base import Request
-from agentloop_nb.models.openai_chat import ChatConversation, OpenAIChatModel
-from agentloop_nb.models.openai_responses import OpenAIModel, ResponsesConversation
+from agentloop_nb.models.chat_conversation import ChatConversation
+from agentloop_nb.models.openai_chat import OpenAIChatModel
+from agentloop_nb.models.openai_responses import OpenAIModel
+from agentloop_nb.models.responses_conversation import ResponsesConversation
 from agentloop_nb.models.wire import compact
 from tests.histories import TOOL, histories
 from tests.loopback import Complaint, check_anthropic, check_chat, check_responses

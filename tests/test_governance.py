@@ -22,6 +22,7 @@ from agentloop_nb.events import (
     GuardEvent,
     MessageEvent,
     QuestionEvent,
+    ToolOutput,
     ToolResultEvent,
     ToolRunning,
 )
@@ -35,6 +36,7 @@ from agentloop_nb.messages import ToolCall, ToolResult
 from agentloop_nb.models.anthropic import AnthropicModel
 from agentloop_nb.models.base import Request
 from agentloop_nb.questions import ApprovalItem
+from agentloop_nb.redaction import Redactor
 from agentloop_nb.snapshot import SessionFiles
 from agentloop_nb.tools import Prepared, ToolContext, ToolSet
 from agentloop_nb.transcript import RunState, SessionState, fold, fold_all
@@ -470,7 +472,6 @@ def test_a_pipeline_without_a_turn_has_no_bounds() -> None:
             ruling=lambda call_id: None,
             ask=ask,
             timeout_s=None,
-            max_chars=1000,
         )
         calls = [ToolCall(f"c0.{n}", "look", "{}") for n in range(30)]
         ran = await pipeline.run(calls, 0)
@@ -767,3 +768,54 @@ def test_a_long_result_that_is_not_kept_is_cut_all_the_same(
     assert len(sent.content) <= 12_000
     assert "characters are missing here …]" in sent.content
     assert not (own_folder / "results").exists()
+
+
+# -- secrets
+
+KEY = "hunter2-hunter2"
+SHAPED = "sk-" + "a1B2" * 8
+
+
+@tool
+def leak(how: str) -> str:
+    """Let a secret out."""
+    text = f"key={KEY} other={SHAPED} own={OWN}"
+    if how == "prints":
+        print(text)
+    if how == "raises":
+        raise ValueError(text)
+    return text if how == "returns" else "done " + "x" * 13_000 + text
+
+
+OWN = "given-to-the-model-0123"
+
+
+@pytest.mark.parametrize("how", ["returns", "prints", "raises", "returns too much"])
+def test_no_secret_leaves_a_tool(
+    how: str, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env-0123456789abcdef")
+
+    async def main(server: Loopback) -> Events:
+        adapter = AnthropicModel("m", base_url=server.base_url, api_key=OWN)
+        agent = Agent(adapter, tools=[leak], secrets=[KEY], folder=own_folder)
+        run = agent.start("Go.")
+        await run
+        assert KEY not in json.dumps(server.last.body)
+        return list(run.events)
+
+    with Loopback([reply(call("leak", {"how": how})), reply("Done.")]) as server:
+        events = asyncio.run(main(server))
+    assert len(of(events, ToolResultEvent)) == 1
+    for path in (p for p in own_folder.rglob("*") if p.is_file()):
+        kept = path.read_text("utf-8", "replace")
+        assert not any(secret in kept for secret in (KEY, SHAPED, OWN)), path
+    shown = repr(of(events, ToolResultEvent)) + repr(of(events, ToolOutput))
+    assert not any(secret in shown for secret in (KEY, SHAPED, OWN))
+    assert "[secret]" in shown or how == "returns too much"
+
+
+def test_short_words_and_words_that_only_look_alike_stay() -> None:
+    redact = Redactor(["abc", "longer-secret", "longer-secret-still"])
+    assert redact("abc sk-learn task-sk- ghp_x AKIA") == "abc sk-learn task-sk- ghp_x AKIA"
+    assert redact("longer-secret-still!") == "[secret]!"

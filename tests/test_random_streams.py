@@ -24,7 +24,7 @@ from agentloop_nb.models.base import (
     TextChunk,
     ThinkingChunk,
 )
-from agentloop_nb.models.openai_chat import ChatDecoder
+from agentloop_nb.models.chat_decoder import ChatDecoder
 from agentloop_nb.models.responses_decoder import ResponsesDecoder
 from agentloop_nb.models.transport import deltas
 from tests.random_streams import RandomStream, random_stream, streams

@@ -16,7 +16,7 @@ PACKAGE = Path(agentloop_nb.__file__).parent
 ROOMS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "errors exits limits patience",
+        "errors exits limits patience redaction",
         "messages",
         "questions",
         "events",

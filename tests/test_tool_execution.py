@@ -36,6 +36,7 @@ from agentloop_nb.tools import (
     prepare,
     tool,
 )
+from agentloop_nb.tools.outlet import Outlet
 from agentloop_nb.tools.output import MAX_OUTPUT_CHARS
 from agentloop_nb.tools.results import MAX_IMAGE_BYTES, normalise
 
@@ -73,7 +74,7 @@ async def go(
         context or ToolContext(session_id="s", run_id="s.0", round=3, call_id=call_id),
         timeout_s=timeout_s,
         on_output=heard or Heard(),
-        max_chars=max_chars,
+        outlet=Outlet(max_chars),
     )
 
 

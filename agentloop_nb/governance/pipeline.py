@@ -28,7 +28,7 @@ from agentloop_nb.governance.loop_guard import by_verdict
 from agentloop_nb.governance.turn import AgentTurn, Verdict
 from agentloop_nb.messages import ToolCall, ToolResult
 from agentloop_nb.questions import ApprovalItem
-from agentloop_nb.tools import Keep, Prepared, ToolContext, ToolSet, execute, prepare
+from agentloop_nb.tools import Outlet, Prepared, ToolContext, ToolSet, execute, prepare
 from agentloop_nb.tools.capture import OutputStream
 from agentloop_nb.tools.output import OnOutput
 from agentloop_nb.transcript import Ruling
@@ -49,7 +49,7 @@ class Pipeline:
     """Runs the tools of one round at a time.
 
     `context_for` makes the ToolContext of a call; `durable` returns when all that was emitted is
-    on disk; `keep` puts a long result away; `ruling` and `ask` are what the run knows of a
+    on disk; `outlet` is the way out of a tool; `ruling` and `ask` are what the run knows of a
     person's decisions and how it asks. Without a `turn` there are no bounds. `running` maps call
     ids to their tasks, so that one call can be stopped.
     """
@@ -66,8 +66,7 @@ class Pipeline:
         ask: Callable[[Sequence[ApprovalItem]], Awaitable[None]],
         turn: AgentTurn | None = None,
         timeout_s: float | None,
-        max_chars: int,
-        keep: Keep | None = None,
+        outlet: Outlet | None = None,
     ) -> None:
         self._tools = tools
         self._chain = chain
@@ -78,8 +77,7 @@ class Pipeline:
         self._ask = ask
         self._turn = turn or AgentTurn.detached()
         self._timeout_s = timeout_s
-        self._max_chars = max_chars
-        self._keep = keep
+        self._outlet = outlet
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
         self._stopped: set[str] = set()
 
@@ -149,8 +147,7 @@ class Pipeline:
             prepared,
             self._context_for(call),
             timeout_s=self._timeout_s,
-            max_chars=self._max_chars,
-            keep=self._keep,
+            outlet=self._outlet,
             on_output=self._speaker(call, round),
         )
         task = self._running[call.id] = asyncio.ensure_future(work)

@@ -1,4 +1,4 @@
-"""The adapter for Anthropic's Messages API: `AnthropicModel`, and its encoder.
+"""The adapter for Anthropic's Messages API: `AnthropicModel`.
 
 Wire format: https://platform.claude.com/docs/en/build-with-claude/streaming and the types of the
 official SDK, which does the request. The SDK is imported when the first request is made.
@@ -6,28 +6,23 @@ official SDK, which does the request. The SDK is imported when the first request
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentloop_nb.errors import MissingKey, UsageError
-from agentloop_nb.messages import (
-    Block,
-    Image,
-    Message,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
+from agentloop_nb.models.anthropic_conversation import (
+    EPHEMERAL,
+    AnthropicConversation,
+    marked,
+    marked_at_its_ends,
+    may_think,
 )
-from agentloop_nb.models import history
 from agentloop_nb.models.anthropic_decoder import PROVIDER, AnthropicDecoder
 from agentloop_nb.models.base import ModelDelta, Request
 from agentloop_nb.models.clients import Clients, uses_default_http
-from agentloop_nb.models.conversation import Conversation, Conversations, Encoded, Payload, Wire
+from agentloop_nb.models.conversation import Conversations, Payload, Wire
 from agentloop_nb.models.think_tags import ThinkTags, tagged
 from agentloop_nb.models.transport import Opened, Response, deltas, posted
 from agentloop_nb.models.wire import scrub_text as clean
@@ -48,8 +43,6 @@ block; so what was sent once is sent again byte for byte. "blocks": in place of 
 one each ends the last two user messages, for servers that know no other kind; these move. False:
 none. See https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
 """
-
-EPHEMERAL = {"type": "ephemeral"}
 
 _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
@@ -121,6 +114,12 @@ class AnthropicModel:
         given = self._given.base_url if self._given is not None else self._base_url
         return str(given or os.environ.get("ANTHROPIC_BASE_URL") or "").rstrip("/")
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys it was given, which nothing may show."""
+        of_client = (getattr(self._given, name, None) for name in ("api_key", "auth_token"))
+        return [key for key in (self._api_key, *of_client) if isinstance(key, str) and key]
+
     def check(self) -> None:
         """Raise MissingKey where no credentials are to be found; sends nothing."""
         if self._given is not None or self._api_key or any(map(os.environ.get, _KEY_VARIABLES)):
@@ -159,7 +158,7 @@ class AnthropicModel:
         }
         if request.instructions.strip():
             system = {"type": "text", "text": clean(request.instructions)}
-            body["system"] = [_marked(system)] if self._prompt_caching else system["text"]
+            body["system"] = [marked(system)] if self._prompt_caching else system["text"]
         if request.tools:
             body["tools"] = [
                 {"name": t.name, "description": t.description, "input_schema": dict(t.schema)}
@@ -170,7 +169,7 @@ class AnthropicModel:
         if self._effort is not None:
             body["output_config"] = {"effort": self._effort}
         if self._prompt_caching == "blocks":
-            encoded = _marked_at_its_ends(encoded)
+            encoded = marked_at_its_ends(encoded)
         elif self._prompt_caching:
             body["cache_control"] = EPHEMERAL
         return Payload(body | self._extra_body, "messages", encoded)
@@ -179,7 +178,7 @@ class AnthropicModel:
         budget = self._thinking_budget
         if budget == "adaptive":  # summarized: newer models show nothing of it otherwise
             return {"type": "adaptive", "display": "summarized"}
-        if budget is None or not _may_think(wire):
+        if budget is None or not may_think(wire):
             return None
         return {"type": "enabled", "budget_tokens": budget}
 
@@ -247,114 +246,7 @@ def _again(client: AsyncAnthropic) -> AsyncAnthropic | None:
     return client.copy(http_client=DefaultAsyncHttpxClient())
 
 
-# -- encoding
-
-
-def id_fits(call_id: str) -> bool:
-    """Whether the API takes a tool use id: letters, digits, `_` and `-` only."""
-    return re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call_id) is not None
-
-
-class AnthropicConversation(Conversation):
-    """The conversation as the API takes it: user and assistant in turn, tool results as the first
-    blocks of a user message."""
-
-    def __init__(self) -> None:
-        super().__init__(history.Fitting(PROVIDER, history.Ids(id_fits, history.readable_id)))
-
-    def append(self, wire: list[Wire], message: Message) -> None:
-        role = "assistant" if message.role == "assistant" else "user"
-        content = [_encode_block(block) for block in message.blocks]
-        content.extend(map(_encode_block, _images_of_failures(message.results)))
-        if wire and wire[-1]["role"] == role:
-            content = [*wire.pop()["content"], *content]
-        wire.append({"role": role, "content": content})
-
-
-def _marked(block: Wire) -> Wire:
-    return block | {"cache_control": EPHEMERAL}
-
-
 def _knows_automatic_caching(client: AsyncAnthropic | None) -> bool:
     """The clients for other platforms (Bedrock's, Vertex's) are of other classes than the SDK's
     plain one, and those platforms refuse the request's own mark."""
     return client is None or type(client).__name__ == "AsyncAnthropic"
-
-
-def _marked_at_its_ends(encoded: Encoded) -> Encoded:
-    """Marks where this request ends, and where the one before it ended.
-
-    The cache is looked up at a mark and at the 20 blocks before it, and one round can be longer;
-    so the place that the request before has written is marked again. Marks are no part of what is
-    compared: the prefix stays the same.
-    """
-    by_user = [i for i, message in enumerate(encoded.items) if message["role"] == "user"]
-    for place in by_user[-2:]:
-        *before, last = encoded.items[place]["content"]
-        item = {"role": "user", "content": [*before, _marked(last)]}
-        encoded = encoded.with_item(place, item)
-    return encoded
-
-
-def _may_think(wire: list[dict[str, Any]]) -> bool:
-    """Whether extended thinking may be on: the API refuses it within a turn whose calls did not
-    begin with thinking (another provider's, say, or one that was cut), until that turn is over."""
-    start = len(wire)
-    while start and (wire[start - 1]["role"] == "assistant" or _has_results(wire[start - 1])):
-        start -= 1
-    turn = wire[start:]
-    return not turn or turn[0]["content"][0]["type"] in ("thinking", "redacted_thinking")
-
-
-def _has_results(message: dict[str, Any]) -> bool:
-    return any(block["type"] == "tool_result" for block in message["content"])
-
-
-def _encode_block(block: Block) -> dict[str, Any]:
-    match block:
-        case Text(text):
-            return {"type": "text", "text": clean(text)}
-        case Image(media_type, data):
-            source = {"type": "base64", "media_type": media_type, "data": data}
-            return {"type": "image", "source": source}
-        case Thinking():
-            return _encode_thinking(block)
-        case ToolCall():
-            own = json.loads(block.opaque.data) if block.opaque else {}
-            arguments = history.arguments_object(block)
-            return own | {
-                "type": "tool_use",
-                "id": block.id,
-                "name": block.name,
-                "input": arguments,
-            }
-        case ToolResult():
-            return _encode_result(block)
-
-
-def _encode_thinking(block: Thinking) -> dict[str, Any]:
-    """The block as it came: a signed one gets its text back, any other is kept whole."""
-    own: dict[str, Any] = json.loads(block.opaque.data) if block.opaque else {}
-    if own.get("type") == "thinking":
-        own["thinking"] = block.text
-    return own
-
-
-def _images_of_failures(results: Iterable[ToolResult]) -> Iterator[Text | Image]:
-    """What goes after all results: the API takes nothing but text in a result that is an error."""
-    for result in results:
-        if result.is_error and result.images:
-            yield Text(f"What {result.name} returned for call {result.id}:")
-            yield from result.images
-
-
-def _encode_result(result: ToolResult) -> dict[str, Any]:
-    wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.id}
-    if result.images and not result.is_error:
-        parts: list[Block] = [Text(result.content)] if result.content.strip() else []
-        wire["content"] = [_encode_block(block) for block in [*parts, *result.images]]
-    else:
-        wire["content"] = history.result_text(result)
-    if result.is_error:
-        wire["is_error"] = True
-    return wire

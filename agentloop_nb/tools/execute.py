@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from agentloop_nb import sentences
@@ -20,15 +20,13 @@ from agentloop_nb.patience import Patience
 from agentloop_nb.tools.arguments import Prepared
 from agentloop_nb.tools.capture import SINK, captured
 from agentloop_nb.tools.context import ToolContext, enter
+from agentloop_nb.tools.outlet import Outlet
 from agentloop_nb.tools.output import CallOutput, OnOutput
-from agentloop_nb.tools.results import Normalised, failure, limit, normalise
+from agentloop_nb.tools.results import Normalised, failure, normalise
 from agentloop_nb.tools.threads import on_thread
 from agentloop_nb.tools.tool import Tool
 
 T = TypeVar("T")
-
-Keep = Callable[[str], str]
-"""Puts a text away and says where it lies. May block, and raise OSError."""
 
 UNWIND_S = 0.1
 """Longest wait for a cancelled async tool to run its `finally` blocks."""
@@ -40,20 +38,19 @@ async def execute(
     *,
     timeout_s: float | None,
     on_output: OnOutput,
-    max_chars: int | None = None,
-    keep: Keep | None = None,
+    outlet: Outlet | None = None,
 ) -> ToolResult:
     """Run a call and return its result, an error result included.
 
-    `timeout_s` (seconds, None for none) holds where the tool sets none of its own. A result longer
-    than `max_chars` is cut in the middle, with a word about how much is missing and where `keep`
-    has put the whole. `on_output`
-    gets what the tool prints and its progress, on this loop, before this returns. Raises nothing
-    of the tool's; a cancellation of the caller ends the wait at once and goes on.
+    `timeout_s` (seconds, None for none) holds where the tool sets none of its own. What leaves the
+    tool goes by `outlet`, which lets everything through where it is None. `on_output` gets what
+    the tool prints and its progress, on this loop, before this returns. Raises nothing of the
+    tool's; a cancellation of the caller ends the wait at once and goes on.
     """
     tool, call = prepared.tool, prepared.call
     limit_s = timeout_s if tool.timeout_s is None else tool.timeout_s
-    output = CallOutput(on_output)
+    outlet = outlet or Outlet()
+    output = CallOutput(outlet.heard_by(on_output))
     live = context.reporting_to(output.progress)
     variables = contextvars.copy_context()
     variables.run(_enter, live, output)
@@ -72,23 +69,9 @@ async def execute(
         return ToolResult(call.id, call.name, text, "timeout")
     output.close()
     made = _result_of(job)
-    content = await _fitted(made.content, max_chars, keep)
-    display = None if made.display is None else limit(made.display, max_chars)
+    content = await outlet.content(made.content)
+    display = None if made.display is None else outlet.display(made.display)
     return ToolResult(call.id, call.name, content, made.outcome, made.images, display)
-
-
-async def _fitted(text: str, max_chars: int | None, keep: Keep | None) -> str:
-    """`text`, or as much of it as a model may get, with where the whole of it was put."""
-    if keep is None or max_chars is None or len(text) <= max_chars:
-        return limit(text, max_chars)
-
-    def put_away() -> str:
-        try:
-            return keep(text)
-        except OSError:  # a full disk takes nothing from the result that can be sent
-            return ""
-
-    return limit(text, max_chars, await on_thread("results", put_away))
 
 
 def _enter(context: ToolContext[Any], output: CallOutput) -> None:
